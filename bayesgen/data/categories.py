@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.runtime import checked_chunks
-from bayesgen.typing import Int, Num, Shaped
+from bayesgen.typing import Category, Int, Num, Shaped, Values
 
 from .category_values import category_array, dtype_categories, own_type, sorted_categories
 from .columns import WHOLE_FLOATS, as_array, as_series
@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 64
 _MOST_DIGITS = 10
 
 
-def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
+def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]]:
     """Codes (n,), -1 where missing, and the distinct values, of their own type, in order of appearance.
 
     Single characters, of which sequences have many, are in order and are not hashed: a tenth of the time.
@@ -59,9 +59,9 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Any]]:
     return np.asarray(codes, np.int64), own_type(distinct)
 
 
-def distinct_values(values: np.ndarray, what: str) -> list[Any]:
+def distinct_values(values: np.ndarray, what: str) -> list[Category]:
     """The distinct values in order of appearance, without a code for every row."""
-    found: dict[Any, None] = {}
+    found: dict[Category, None] = {}
     for start in range(0, len(values), _BLOCK_ROWS):
         found |= dict.fromkeys(factorize(values[start : start + _BLOCK_ROWS], what)[1])
     return list(found)
@@ -79,7 +79,7 @@ class Categorical(Kind):
     def has_categories(self) -> bool:
         return True
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Any]:
+    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
         """Those that the dtype of the column declares, or its values. DataError where every cell is missing."""
         declared = table.declared_categories(place)
         if declared is not None:
@@ -109,7 +109,7 @@ class Categorical(Kind):
         unknown = {columns.names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
         return Encoded(np.maximum(codes, 0, out=codes).T, observed, unknown)
 
-    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
+    def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
         return category_array(categories)[whole_codes(column, values, 0, len(categories) - 1)]
 
 
@@ -117,7 +117,7 @@ CATEGORICAL = Categorical()
 
 
 def _codes(
-    column: str, values: Shaped[np.ndarray, " n"], categories: Sequence[Any], *, takes_unknown: bool = False
+    column: str, values: Shaped[np.ndarray, " n"], categories: Sequence[Category], *, takes_unknown: bool = False
 ) -> np.ndarray:
     """Codes (n,) of the cells of a column, -1 where they are missing; unknown values are -2, if they are taken."""
     remedy = (
@@ -139,7 +139,7 @@ def whole_codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most:
     return values.astype(np.int64)
 
 
-def check_num_classes(classes: Sequence[Any] | None) -> None:
+def check_num_classes(classes: Sequence[Category] | None) -> None:
     """DataError where there are fewer than two classes."""
     if classes is not None and len(classes) < 2:
         raise DataError(
@@ -148,7 +148,7 @@ def check_num_classes(classes: Sequence[Any] | None) -> None:
         )
 
 
-def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
+def inferred_classes(y: Values, labels: np.ndarray) -> tuple[Category, ...]:
     """The classes of labels: those that the dtype of `y` declares, else the distinct labels, sorted.
 
     Warns where the labels look like a quantity. Raises DataError where there are fewer than two, or no labels.
@@ -168,7 +168,7 @@ def inferred_classes(y: Any, labels: np.ndarray) -> tuple[Any, ...]:
     return sorted_categories(distinct, "y")
 
 
-def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
+def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
     """Warn where labels look like a quantity, not like classes.
 
     They do where they are numbers, truth values not being any, and one is not whole; or where they are whole numbers,
@@ -176,10 +176,11 @@ def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
     """
     import pandas as pd
 
-    if any(isinstance(value, bool) or not isinstance(value, Real | Decimal) for value in distinct):
+    numbers = [value for value in distinct if isinstance(value, Real | Decimal) and not isinstance(value, bool)]
+    if len(numbers) < len(distinct):
         return
     num_labels = int(np.count_nonzero(~pd.isna(labels)))
-    broken = [value for value in distinct if value % 1 != 0]
+    broken = [value for value in numbers if value % 1 != 0]
     if broken or len(distinct) > max(_MOST_DIGITS, num_labels / 2):
         what = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""
         warn(
@@ -189,11 +190,15 @@ def _warn_of_quantity(distinct: Sequence[Any], labels: np.ndarray) -> None:
         )
 
 
-def as_labels(y: Any) -> np.ndarray:
+def as_labels(y: Values) -> np.ndarray:
     """Labels (n,) as an array of their own type. DataError where y is empty or not 1-D."""
     labels = as_array(y, "y")
-    if labels.dtype.kind == "f" and _holds_integers(y, labels):
-        labels = np.asarray(y if isinstance(y, list | tuple) else as_series(y).to_list(), object)
+    if labels.dtype.kind == "f":
+        # integers became floats: beside missing ones, among floats or beyond 64 bits, where some become equal
+        if isinstance(y, list | tuple) and not (np.abs(labels) < WHOLE_FLOATS).all():  # NaN is not below
+            labels = np.asarray(y, object)
+        elif (series := as_series(y)) is not None and series.dtype.is_integer():
+            labels = np.asarray(series.to_list(), object)
     if labels.ndim != 1:
         raise DataError(
             f"y has shape {labels.shape}, and has to be 1-D: y.ravel(), or a frame's one column; a pandas Series where "
@@ -204,17 +209,9 @@ def as_labels(y: Any) -> np.ndarray:
     return labels
 
 
-def _holds_integers(y: Any, labels: np.ndarray) -> bool:
-    """Whether integers became floats: beside missing ones, among floats or beyond 64 bits, where some become equal."""
-    if isinstance(y, list | tuple):
-        return not bool((np.abs(labels) < WHOLE_FLOATS).all())  # NaN is not below
-    series = as_series(y)
-    return series is not None and bool(series.dtype.is_integer())
-
-
 def codes_among(
     values: np.ndarray,
-    categories: Sequence[Any],
+    categories: Sequence[Category],
     what: str,
     known: str,
     remedy: str,
@@ -246,7 +243,7 @@ def codes_among(
     return lookup[codes]
 
 
-def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Any]]) -> np.ndarray | None:
+def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Category]]) -> np.ndarray | None:
     """Codes (n, D), int64, of a matrix (n, D) of integers, where the categories of each column have no gaps.
 
     None where they have, or where cells or categories are not integers; then `codes_among` applies, column by column.
@@ -276,7 +273,7 @@ def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.nda
     return extreme(block, axis=0)
 
 
-def _start_without_gaps(categories: Sequence[Any]) -> int | None:
+def _start_without_gaps(categories: Sequence[Category]) -> int | None:
     """The first of categories that are successive 32-bit integers; None for others."""
     first = categories[0]
     if type(first) is not int or abs(first) >= 2**31 or any(type(category) is not int for category in categories):
@@ -284,15 +281,16 @@ def _start_without_gaps(categories: Sequence[Any]) -> int | None:
     return first if list(categories) == list(range(first, first + len(categories))) else None
 
 
-def _small_integer_codes(values: np.ndarray, categories: Sequence[Any]) -> np.ndarray | None:
+def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> np.ndarray | None:
     """Codes of integers by look-up, several times as fast as hashing; None where it does not apply."""
     if values.dtype.kind not in "iu" or not len(values) or any(type(category) is not int for category in categories):
         return None
-    lowest, highest = min(categories), max(categories)
+    integers = np.array(categories, object)
+    lowest, highest = integers.min(), integers.max()
     values = np.ascontiguousarray(values)
     if highest - lowest >= _LOOKUP_SIZE or values.min() < lowest or values.max() > highest:
         return None
-    places = np.subtract(categories, lowest)
+    places = (integers - lowest).astype(np.int64)
     codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # all values are in range
     if np.array_equal(places, np.arange(len(categories))):
         return codes

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypeGuard, cast
 
 import numpy as np
 from scipy.sparse import issparse
 
 from bayesgen.errors import BayesgenError, DataError, UnknownValuesWarning, warn
-from bayesgen.typing import Shaped
+from bayesgen.typing import Data, Shaped, Values
 
 from .schema import Schema
 from .sequence_of import SEQUENCE
@@ -20,14 +20,16 @@ SAMPLED_ROWS = 256  # to estimate the mean length of sequences
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
-def read_tables(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Table]:
+def read_tables(
+    X: Data | Iterable[tuple], y: Values | None = None, sample_weight: Values | None = None
+) -> Iterator[Table]:
     """The table of X, y and sample_weight; or those of successive chunks, tuples of these, that have rows.
 
     Raises:
         DataError: not a table (see `read_table`) or not a chunk, naming the chunk; data without rows.
     """
     if not is_chunked(X):
-        table = read_table(X, y, sample_weight)
+        table = read_table(cast(Data, X), y, sample_weight)
         if not table.num_rows:
             raise DataError(ALL_ZERO)
         yield table
@@ -47,7 +49,7 @@ def read_tables(X: Any, y: Any = None, sample_weight: Any = None) -> Iterator[Ta
         raise DataError(ALL_ZERO)
 
 
-def is_chunked(X: Any) -> bool:
+def is_chunked(X: Data | Iterable[tuple]) -> TypeGuard[Iterable[tuple]]:
     """Whether X is an iterable of chunks, not a table.
 
     It is if it can be iterated over but not indexed (a generator, `zip`, an object with `__iter__` alone), or if it
@@ -60,11 +62,11 @@ def is_chunked(X: Any) -> bool:
     return isinstance(X, Iterable) and not is_array
 
 
-def _holds_cells(value: Any) -> bool:
+def _holds_cells(value: object) -> bool:
     return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
 
 
-def _read_chunk(chunk: Any) -> Table:
+def _read_chunk(chunk: tuple) -> Table:
     """Read (X,), (X, y) or (X, y, sample_weight)."""
     if not isinstance(chunk, tuple) or not 1 <= len(chunk) <= 3:
         found = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"

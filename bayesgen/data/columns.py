@@ -3,15 +3,20 @@
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, final, overload
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn, cast, final, overload
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.typing import Data, Values
 
 from .sequences import CodedSequences
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import pandas as pd
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
@@ -71,7 +76,7 @@ class PositionalNames(Sequence[str]):
         return f"PositionalNames({self.size})"
 
 
-def text_names(names: Iterable[Any]) -> tuple[str, ...]:
+def text_names(names: Iterable[Hashable]) -> tuple[str, ...]:
     """Column names as str. DataError where two are the same text."""
     originals = list(names)
     texts = tuple(name if type(name) is str else str(name) for name in originals)
@@ -101,7 +106,7 @@ def look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
     return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
 
 
-def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray:
+def as_array(values: Values, what: str, *, takes_lists: bool = False) -> np.ndarray:
     """np.asarray, except that it refuses ragged lists, never turns numbers into text, and keeps masked cells missing.
 
     Masked cells are NaN among floats, and None among others, which then are objects. Where lists are taken, those of
@@ -115,7 +120,7 @@ def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray
         cells[np.ma.getmaskarray(values)] = np.nan if is_float else None
         return cells
     if isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values):
-        values = [_unmasked(value, what) for value in values]  # NumPy would take the values under the masks
+        values = as_objects(_unmasked(value, what) for value in values).tolist()  # NumPy would see under masks
     series = None if isinstance(values, np.ndarray | list | tuple) else as_series(values)
     if series is not None:
         array = values_of(series)
@@ -131,19 +136,19 @@ def as_array(values: Any, what: str, *, takes_lists: bool = False) -> np.ndarray
             array = array if is_kept else objects
     except ValueError as error:
         if takes_lists:
-            return as_objects(values)
+            return as_objects(cast(Iterable[object], values))
         raise DataError(f"{what} cannot be made an array; are its rows of one length? ({error})") from error
     return array
 
 
-def _unmasked(value: Any, what: str) -> Any:
+def _unmasked(value: Values, what: str) -> Values | None:
     """A row, or a cell, without mask."""
     if value is np.ma.masked:
         return None
     return as_array(value, what) if isinstance(value, np.ma.MaskedArray) else value
 
 
-def holds_integers(dtype: Any, array: np.ndarray) -> bool:
+def holds_integers(dtype: "nw.dtypes.DType", array: np.ndarray) -> bool:
     """Whether integers of a series or column have become floats, as they do beside missing cells."""
     return array.dtype.kind == "f" and bool(dtype.is_integer())
 
@@ -153,7 +158,7 @@ def as_integers(array: np.ndarray) -> np.ndarray:
     return np.asarray([None if np.isnan(value) else int(value) for value in array.tolist()], object)
 
 
-def as_weights(sample_weight: Any, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:
+def as_weights(sample_weight: Values | None, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
     Raises DataError for a wrong length, for weights that are negative or not finite, and where their sum overflows.
@@ -180,7 +185,7 @@ def as_weights(sample_weight: Any, num_rows: int, name: str = "sample_weight") -
     return weights
 
 
-def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
+def check_index(X: Data, values: Values | None, name: str, of: str = "X") -> None:
     """DataError where `values` and X are pandas objects of one length whose indexes differ, so that rows are ambiguous.
 
     The columns of a mapping X are checked one by one.
@@ -199,20 +204,20 @@ def check_index(X: Any, values: Any, name: str, of: str = "X") -> None:
     )
 
 
-def index_of(values: Any) -> Any:
+def index_of(values: object) -> "pd.Index | None":
     """The index of a frame or series of pandas; None for anything else."""
     pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
     index = getattr(values, "index", None)
     return index if pandas is not None and isinstance(index, pandas.Index) else None
 
 
-def as_objects(values: Iterable[Any]) -> np.ndarray:
+def as_objects(values: Iterable[object]) -> np.ndarray:
     """Values as an array (n,) of objects, whatever they are."""
     cells = list(values)
     return np.fromiter(cells, object, len(cells))
 
 
-def values_of(series: Any) -> np.ndarray:
+def values_of(series: "nw.Series") -> np.ndarray:
     """The values of a narwhals series. The nulls of Arrow dictionaries stay missing.
 
     Lists are objects (n,): nulls within them stay apart from numbers.
@@ -231,7 +236,7 @@ def values_of(series: Any) -> np.ndarray:
     return array
 
 
-def as_series(values: Any) -> Any:
+def as_series(values: Values) -> "nw.Series | None":
     """A series, or an extension array of pandas, as a narwhals series; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple):
         return None
@@ -255,14 +260,14 @@ def refuse_lists(name: str) -> NoReturn:
     )
 
 
-def holds_lists(dtype: Any) -> bool:
+def holds_lists(dtype: "nw.dtypes.DType") -> bool:
     """Whether the cells of a narwhals series are lists, by its dtype."""
     import narwhals as nw
 
     return bool(dtype == nw.List or dtype == nw.Array)
 
 
-def kind_of_dtype(dtype: Any, name: str) -> str:
+def kind_of_dtype(dtype: "nw.dtypes.DType", name: str) -> str:
     """The name of the kind of a frame's column of this dtype. DataError where it has none."""
     import narwhals as nw
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,13 @@ from sklearn import datasets as sklearn_datasets
 from sklearn.model_selection import train_test_split
 
 from bayesgen.errors import BayesgenWarning, DataError, warn
+from bayesgen.typing import Category
 
 from .schema import Schema
 from .sequence_of import SEQUENCE
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def _read_text(separator: str) -> Callable[[Path, Sequence[str], Sequence[str]], pd.DataFrame]:
@@ -107,9 +111,9 @@ _TARGET = "target"
 class Split:
     """Rows to learn from and rows to test on. X is a data frame or a sparse matrix, y a series of labels."""
 
-    X_train: Any
+    X_train: "pd.DataFrame | csr_array"
     y_train: pd.Series
-    X_test: Any
+    X_test: "pd.DataFrame | csr_array"
     y_test: pd.Series
 
 
@@ -122,7 +126,7 @@ class Dataset:
     """
 
     name: str
-    X: Any
+    X: "pd.DataFrame | csr_array"
     y: pd.Series
 
     @property
@@ -162,7 +166,7 @@ class Dataset:
         return dataclasses.replace(self, X=self.X.drop(columns=list(columns)))
 
     @property
-    def categories(self) -> Mapping[str, Any]:
+    def categories(self) -> Mapping[str, Sequence[Category]]:
         """Every category of each column of texts, of the whole table."""
         return Schema.infer(self.X).categories
 

@@ -3,15 +3,22 @@
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool, Num
+from bayesgen.typing import Bool, Category, Float, Num
 
 from .views import Table
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+Decoded: TypeAlias = np.ndarray | Sequence[str] | Sequence[Sequence[Category]] | Sequence[np.ndarray]
+"""Cells as users write them: an array; of sequences texts, lists of symbols, or arrays."""
 
 
 class Encoded(NamedTuple):
@@ -23,7 +30,7 @@ class Encoded(NamedTuple):
         unknown: column -> the number of its cells or time steps with unknown values, which are taken as missing.
     """
 
-    values: Any
+    values: "np.ndarray | csr_array"
     observed: Bool[np.ndarray, "n ..."] | None
     unknown: Mapping[str, int] = {}
 
@@ -61,7 +68,7 @@ class Columns:
     names: Sequence[str]
     places: Sequence[str]
     kinds: "Mapping[str, StatedKind]"
-    categories: Mapping[str, Sequence[Any]]
+    categories: Mapping[str, Sequence[Category]]
     takes_unknown: bool = False
 
     def kind_of(self, column: str) -> "Kind":
@@ -103,7 +110,7 @@ class Kind(abc.ABC):
         return self.modelled_as
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> Mapping[str, Float[np.ndarray, "..."] | int]:
         """Numbers that families resolve with, by the name of the field of `Scale`."""
         return {}
 
@@ -121,7 +128,7 @@ class Kind(abc.ABC):
         """The kinds of columns of this class, with parameters from the data where they are not stated."""
         return {column: columns.kind_of(column) for column in columns.names}
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Any]:
+    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
         """The categories or symbols of a column, which the table calls `place`, where it has any."""
         raise NotImplementedError
 
@@ -129,7 +136,7 @@ class Kind(abc.ABC):
     def encode(self, columns: Columns) -> Encoded:
         """The cells of columns of this class as numbers. DataError: cells that are not of the kind."""
 
-    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> Any:
+    def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n ..."]) -> Decoded:
         """The inverse of `encode` for a column. DataError: invalid codes."""
         return values
 

@@ -1,13 +1,13 @@
 """Rows for families used alone, without a schema."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse
 
 from bayesgen.errors import DataError
-from bayesgen.typing import Float, Shaped
+from bayesgen.typing import Float, Shaped, Values
 
 from .categories import CATEGORICAL
 from .columns import PositionalNames, as_array
@@ -36,7 +36,7 @@ class TakesRows(Protocol):
     def traits(self) -> "RowTraits": ...
 
 
-def lone_rows(family: TakesRows, data: Any) -> Shaped[np.ndarray, "n ..."] | scipy.sparse.csr_array:
+def lone_rows(family: TakesRows, data: Values) -> Shaped[np.ndarray, "n ..."] | scipy.sparse.csr_array:
     """Rows as numbers: (n,) or (n, D), or a csr_array (n, D).
 
     Raises:

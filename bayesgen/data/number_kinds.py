@@ -8,17 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real as RealNumber
-from typing import Any, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
-from bayesgen.typing import Num
+from bayesgen.typing import Category, Num
 
 from .kinds import Columns, Encoded, Kind, Rule
 from .views import sharing_cells
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Binary(Numbers):
     name = "binary"
     rule = Rule(lambda cells: (cells == 0) | (cells == 1), "True or False, or 1 or 0", takes_unknown=True)
 
-    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
+    def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
         return values > 0.5
 
 
@@ -90,7 +93,12 @@ ROWS = Wording()
 
 
 def encode_numbers(
-    matrix: Any, names: Sequence[str], kind: Kind, *, takes_unknown: bool = False, wording: Wording = ROWS
+    matrix: "np.ndarray | csr_array",
+    names: Sequence[str],
+    kind: Kind,
+    *,
+    takes_unknown: bool = False,
+    wording: Wording = ROWS,
 ) -> Encoded:
     """The cells of columns of numbers as floats, with a mask of the observed ones, or None.
 
@@ -202,7 +210,7 @@ def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
     return ", ".join(parts) + (f" and {len(culprits) - 10} more" if len(culprits) > 10 else "")
 
 
-def _refuse_cell(name: str, kind: Kind, value: Any, row: int, wording: Wording) -> NoReturn:
+def _refuse_cell(name: str, kind: Kind, value: float, row: int, wording: Wording) -> NoReturn:
     other = "count" if value >= 0 and value == np.floor(value) else "real"
     assert kind.rule is not None
     raise DataError(
@@ -211,7 +219,7 @@ def _refuse_cell(name: str, kind: Kind, value: Any, row: int, wording: Wording) 
     )
 
 
-def _encode_sparse(matrix: Any, names: Sequence[str], kind: Kind, wording: Wording) -> Any:
+def _encode_sparse(matrix: "csr_array", names: Sequence[str], kind: Kind, wording: Wording) -> "csr_array":
     """`encode_numbers` of a csr_array: only stored cells are checked, and indices are shared."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
@@ -225,7 +233,7 @@ def _encode_sparse(matrix: Any, names: Sequence[str], kind: Kind, wording: Wordi
     return encoded
 
 
-def _check_sparse(data: np.ndarray, matrix: Any, names: Sequence[str], kind: Kind, wording: Wording) -> None:
+def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], kind: Kind, wording: Wording) -> None:
     finite = np.isfinite(data)
     if not finite.all():
         missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))

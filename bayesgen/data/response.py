@@ -3,25 +3,30 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
-import scipy.sparse
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, Bool, Float, Int, Shaped
+from bayesgen.typing import Array, Bool, Category, Float, Int, Shaped
 
 from .views import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import csr_array
+
+    Inputs: TypeAlias = pd.DataFrame | np.ndarray | csr_array
 
 
 class Transformer(Protocol):
     """A scikit-learn transformer."""
 
-    def fit(self, X: Any) -> Any:
+    def fit(self, X: "Inputs") -> "Transformer":
         """Learn from rows."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: "Inputs") -> "Inputs":
         """The features of rows."""
 
 
@@ -54,7 +59,7 @@ class Basis:
         variance = np.ones(len(self.names)) if self.variance is None else self.variance
         return [name for name, of_feature in zip(self.names, variance, strict=True) if of_feature == 0]
 
-    def features(self, X: Any, num_rows: int) -> Float[np.ndarray, "n F"]:
+    def features(self, X: "Inputs", num_rows: int) -> Float[np.ndarray, "n F"]:
         """The features of rows by the transformer.
 
         Args:
@@ -83,7 +88,7 @@ class Basis:
         return features
 
 
-def fitted_basis(transformer: Transformer, X: Any, num_rows: int, *, intercept: bool) -> Basis:
+def fitted_basis(transformer: Transformer, X: "Inputs", num_rows: int, *, intercept: bool) -> Basis:
     """The features of a copy of a transformer that is fitted to these rows.
 
     Args:
@@ -113,7 +118,7 @@ def fitted_basis(transformer: Transformer, X: Any, num_rows: int, *, intercept: 
     )
 
 
-def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, ...] | None) -> Any:
+def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, ...] | None) -> "Inputs":
     """The rows of a table as transformers take them.
 
     Args:
@@ -131,7 +136,7 @@ def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, .
     return pd.DataFrame({name: table.column(own) for name, own in zip(called, names, strict=True)})
 
 
-def fingerprint(transformer: Any, otherwise: str = "") -> str:
+def fingerprint(transformer: Transformer, otherwise: str = "") -> str:
     """A hash of a transformer's content; its repr where it cannot be pickled."""
     import joblib
 
@@ -141,7 +146,9 @@ def fingerprint(transformer: Any, otherwise: str = "") -> str:
         return f"{transformer!r} {otherwise}"
 
 
-def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows: int) -> Float[np.ndarray, "n F"]:
+def _outputs(
+    transformer: Transformer, X: "Inputs", transformed: Callable[[], Any], num_rows: int
+) -> Float[np.ndarray, "n F"]:
     """The outputs of a transformer for rows."""
     try:
         made = transformed()
@@ -163,12 +170,12 @@ def _outputs(transformer: Any, X: Any, transformed: Callable[[], Any], num_rows:
     return outputs
 
 
-def _remedies(X: Any, message: str) -> str:
+def _remedies(X: "Inputs", message: str) -> str:
     """Remedies for known messages of transformers that refuse rows."""
     import pandas as pd
 
     remedies = ""
-    if np.any(pd.isna(X.data if scipy.sparse.issparse(X) else X)):
+    if np.any(pd.isna(np.asarray(X if isinstance(X, pd.DataFrame | np.ndarray) else X.data))):
         remedies += " Cells are missing: begin the basis with an imputer (make_pipeline(SimpleImputer(), ...))."
     if re.search("could not convert|strings", message):
         remedies += " Encode text in it (OneHotEncoder, in a ColumnTransformer)."
@@ -177,21 +184,21 @@ def _remedies(X: Any, message: str) -> str:
     return remedies
 
 
-def _called(transformer: Any) -> str:
+def _called(transformer: Transformer) -> str:
     return type(transformer).__name__
 
 
-def _names(transformer: Any, num_outputs: int) -> list[str]:
+def _names(transformer: Transformer, num_outputs: int) -> list[str]:
     """Names of a transformer's outputs; numbered where it has none."""
     try:
-        names = [str(name) for name in transformer.get_feature_names_out()]
+        names = [str(name) for name in transformer.get_feature_names_out()]  # type: ignore[attr-defined]
     except (AttributeError, ValueError, NotImplementedError):
         names = []
     known = len(names) == num_outputs and len(set(names)) == num_outputs
     return names if known else [f"feature{place}" for place in range(num_outputs)]
 
 
-def _check_finite(transformer: Any, features: Float[np.ndarray, "n F"], names: Sequence[str]) -> None:
+def _check_finite(transformer: Transformer, features: Float[np.ndarray, "n F"], names: Sequence[str]) -> None:
     wrong: Int[np.ndarray, "cells 2"] = np.argwhere(~np.isfinite(features))
     if not len(wrong):
         return
@@ -269,7 +276,7 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def refuse_classes_of_response(owner: str, classes: Sequence[Any] | None) -> None:
+def refuse_classes_of_response(owner: str, classes: Sequence[Category] | None) -> None:
     """Refuse classes, where the label is continuous.
 
     Raises:
@@ -402,7 +409,7 @@ def _converted(
         return converted, changed | ((converted < 0) != (values < 0))
 
 
-def _array_of_objects(name: str, cells: list[Any]) -> Shaped[np.ndarray, "..."]:
+def _array_of_objects(name: str, cells: list) -> Shaped[np.ndarray, "..."]:
     try:
         return np.asarray(cells)
     except ValueError as error:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -14,6 +14,9 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .sequences import PADDING
 from .views import sharing_cells, successive_rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @record
@@ -63,7 +66,7 @@ class Rows:
         return jax.tree.map(functools.partial(_take, places), self)
 
 
-def _take(places: slice | list[int] | Int[Array, " m"], array: Any) -> Any:
+def _take(places: slice | list[int] | Int[Array, " m"], array: "Array | csr_array") -> "Array | csr_array":
     is_sparse = hasattr(array, "tocsr")
     return successive_rows(array, places) if is_sparse and isinstance(places, slice) else array[places]
 

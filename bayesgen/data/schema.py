@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool
+from bayesgen.typing import Bool, Category, Data, Values
 
 from .binned import Binned
 from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
@@ -18,6 +19,7 @@ from .kinds import (
     KINDS,
     ColumnKinds,
     Columns,
+    Decoded,
     Kind,
     StatedKind,
     as_kind,
@@ -31,6 +33,9 @@ from .response import Covariate, ResponseColumn
 from .sequence_of import SequenceOf
 from .tables import read_table
 from .views import Table, names_among
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 for kind_of_columns in (REAL, BINARY, CATEGORICAL, COUNT, Binned(), SequenceOf()):
     register_kind(kind_of_columns)
@@ -69,8 +74,8 @@ class Schema:
     """
 
     kinds: Mapping[str, StatedKind] = field(default_factory=dict)
-    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    classes: Sequence[Any] | None = None
+    categories: Mapping[str, Sequence[Category]] = field(default_factory=dict)
+    classes: Sequence[Category] | None = None
     columns: Sequence[str] | None = None
     named: bool = True
     sparse: bool = False
@@ -103,8 +108,8 @@ class Schema:
     @classmethod
     def infer(
         cls,
-        X: Any,
-        y: Any = None,
+        X: Data,
+        y: Values | None = None,
         *,
         declared: "Schema | None" = None,
         kinds: Mapping[str, StatedKind] | None = None,
@@ -113,7 +118,7 @@ class Schema:
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
     def resolve(
-        self, table: Table, y: Any = None, *, implied_kinds: Mapping[str, StatedKind] | None = None
+        self, table: Table, y: Values | None = None, *, implied_kinds: Mapping[str, StatedKind] | None = None
     ) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
@@ -132,7 +137,7 @@ class Schema:
         categories = schema._complete_categories(table)
         return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
 
-    def widened(self, values: Mapping[str, Any]) -> "Schema":
+    def widened(self, values: Mapping[str, ArrayLike]) -> "Schema":
         """The schema with ranges extended to these values of covariates."""
         if not values:
             return self
@@ -150,7 +155,9 @@ class Schema:
         """The table's names of some columns. DataError unless it has this schema's columns."""
         return names_among(self._resolved_columns(), self.named, table, columns)
 
-    def encode_cells(self, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
+    def encode_cells(
+        self, table: Table, columns: Sequence[str]
+    ) -> tuple["np.ndarray | csr_array", Bool[np.ndarray, "n D"] | None]:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the observed cells.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.
@@ -170,7 +177,7 @@ class Schema:
     def _columns(self, table: Table, names: Sequence[str], places: Sequence[str]) -> Columns:
         return Columns(table, names, places, self.kinds, self.categories, self.unknown == "missing")
 
-    def decode(self, column: str, values: Any) -> Any:
+    def decode(self, column: str, values: ArrayLike) -> Decoded:
         """The inverse of `encode_cells` for a column: categories, truth values, texts or lists of symbols.
 
         Args:
@@ -190,7 +197,7 @@ class Schema:
         check_known([column], self._resolved_columns(), self.named)
         return self.kind_of(column).decode(column, self.categories.get(column, ()), np.asarray(values))
 
-    def encode_labels(self, y: Any, name: str = "y") -> np.ndarray:
+    def encode_labels(self, y: Values, name: str = "y") -> np.ndarray:
         """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.
 
         Raises DataError for missing or unknown labels, and where y is empty or not 1-D.
@@ -205,7 +212,7 @@ class Schema:
             raise DataError(f"The model has no classes, so it takes no {name}: drop it.")
         return None if labels is None else self._encode_labels(labels, True, name)
 
-    def _encode_labels(self, y: Any, takes_missing: bool, name: str = "y") -> np.ndarray:
+    def _encode_labels(self, y: Values, takes_missing: bool, name: str = "y") -> np.ndarray:
         if self.classes is None:
             raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
         remedy = (
@@ -302,7 +309,7 @@ class Schema:
             return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
         return {**kinds, **found}
 
-    def _complete_categories(self, table: Table) -> dict[str, Sequence[Any]]:
+    def _complete_categories(self, table: Table) -> dict[str, Sequence[Category]]:
         """The categories and alphabets: those declared, else those of the table.
 
         Raises:
@@ -355,11 +362,11 @@ def _of_kinds(names: Sequence[str]) -> str:
     return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
 
 
-def _set(schema: Schema, name: str, value: Any) -> None:
+def _set(schema: Schema, name: str, value: object) -> None:
     object.__setattr__(schema, name, value)  # frozen for users; __post_init__ alone may tidy
 
 
-def resolved_classes(declared: Sequence[Any] | None, y: Any, num_rows: int) -> Sequence[Any] | None:
+def resolved_classes(declared: Sequence[Category] | None, y: Values | None, num_rows: int) -> Sequence[Category] | None:
     """The classes: those declared, else those of the labels; None where there are neither.
 
     Raises:

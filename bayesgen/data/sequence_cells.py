@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool, Float, Int, Shaped
+from bayesgen.typing import Bool, Category, Float, Int, Shaped
 
 from .categories import UNKNOWN, codes_among, distinct_values
 from .category_values import own_type
@@ -132,16 +132,16 @@ def _of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> SequenceSteps:
     return SequenceSteps(_chained(sequences, int(lengths.sum())), lengths, missing)
 
 
-def _chained(sequences: list[Any], size: int) -> Shaped[np.ndarray, " N"]:
+def _chained(sequences: list[Sequence[Category] | np.ndarray], size: int) -> Shaped[np.ndarray, " N"]:
     """The time steps of all sequences, of the common dtype of arrays, else objects."""
-    dtypes = {sequence.dtype if isinstance(sequence, np.ndarray) else None for sequence in sequences}
-    if len(dtypes) == 1 and None not in dtypes:
-        return np.concatenate(sequences)
+    arrays = [sequence for sequence in sequences if isinstance(sequence, np.ndarray)]
+    if len(arrays) == len(sequences) and len({array.dtype for array in arrays}) == 1:
+        return np.concatenate(arrays)
     lists = (own_type(sequence) if isinstance(sequence, np.ndarray) else sequence for sequence in sequences)
     return np.fromiter(itertools.chain.from_iterable(lists), object, size)
 
 
-def _of_texts(cells: list[Any], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
+def _of_texts(cells: list[str], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
     texts = ["" if absent else cell for cell, absent in zip(cells, missing, strict=True)] if missing.any() else cells
     joined = "".join(texts)
     if "\0" in joined:  # which NumPy's texts drop
@@ -151,7 +151,7 @@ def _of_texts(cells: list[Any], missing: Bool[np.ndarray, " n"]) -> SequenceStep
     return SequenceSteps(values, np.fromiter(map(len, texts), np.int64, len(texts)), missing)
 
 
-def _as_sequence(cell: Any, column: str, row: int) -> Sequence[Any] | np.ndarray:
+def _as_sequence(cell: object, column: str, row: int) -> Sequence[Category] | np.ndarray:
     """A cell as a sequence. DataError where it is not one, or has arrays as time steps."""
     if isinstance(cell, Sequence):
         return cell
@@ -166,7 +166,7 @@ def _as_sequence(cell: Any, column: str, row: int) -> Sequence[Any] | np.ndarray
     return steps
 
 
-def _refuse_cell(column: str, cell: Any, row: int) -> NoReturn:
+def _refuse_cell(column: str, cell: object, row: int) -> NoReturn:
     raise DataError(
         f"Column {column!r} is of sequences, and has {cell!r} at row {row}. A cell has to be a text, a list, a tuple "
         "or a 1-D array of steps, or None where the sequence is missing. Correct it, or the kind that the column "

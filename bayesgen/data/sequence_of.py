@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool, Int, Num, Shaped
+from bayesgen.typing import Bool, Category, Int, Num, Shaped
 
 from .categories import UNKNOWN, distinct_values, whole_codes
 from .category_values import sorted_categories
-from .kinds import Columns, Encoded, Kind, as_kind
+from .kinds import Columns, Decoded, Encoded, Kind, as_kind
 from .number_kinds import Wording, encode_numbers
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequences import PADDING, SequenceCells
@@ -79,7 +79,7 @@ class SequenceOf(Kind):
         """Whether these are sequences of the same time steps, with an end or without."""
         return self == kind
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Any]:
+    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
         """The symbols, sorted. DataError where there are none, or codes."""
         what = f"Column {column!r}"
         steps = steps_of(table.sequences(place), column)
@@ -133,7 +133,7 @@ class SequenceOf(Kind):
         observed = masks[0] if single else np.stack(masks, axis=-1)
         return Encoded(values, None if observed.all() else observed, unknown)
 
-    def decode(self, column: str, categories: Sequence[Any], values: Num[np.ndarray, "n T"]) -> list[Any]:
+    def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n T"]) -> Decoded:
         """The time steps of each row up to its end, or the last observed one: texts, lists of symbols, or arrays.
 
         Raises:

@@ -2,12 +2,13 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from bayesgen.errors import DataError
+from bayesgen.typing import Data, Values
 
 from .categories import as_labels
 from .category_values import dtype_categories
@@ -27,10 +28,15 @@ from .columns import (
 from .sequences import Padded
 from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
 
+if TYPE_CHECKING:
+    import narwhals as nw
+    import pandas as pd
+    from scipy.sparse import sparray, spmatrix
+
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 
 
-def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: int = 1) -> Table:
+def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = None, *, least_rows: int = 1) -> Table:
     """X as a table, with its labels and weights where they are given; a table stays as it is.
 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
@@ -60,7 +66,7 @@ def read_table(X: Any, y: Any = None, sample_weight: Any = None, *, least_rows: 
     return dataclasses.replace(table.rows(kept), num_dropped=len(weights) - len(kept), kept=kept)
 
 
-def _read_cells(X: Any, least_rows: int) -> Table:
+def _read_cells(X: Data, least_rows: int) -> Table:
     scipy_sparse = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
     if scipy_sparse is not None and scipy_sparse.issparse(X):
         return _read_sparse(X, least_rows)
@@ -70,13 +76,14 @@ def _read_cells(X: Any, least_rows: int) -> Table:
         native = _narwhals_view(X)
         if native is not None:
             return _read_frame(native, least_rows)
-    array = as_array(X, "X", takes_lists=True)
+    cells = cast(Values, X)  # or as good as that: NumPy says
+    array = as_array(cells, "X", takes_lists=True)
     _check_shape(array.shape, least_rows)
-    kind = _kind_of_array(X, array, "X")
+    kind = _kind_of_array(cells, array, "X")
     return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
 
 
-def _read_sparse(X: Any, least_rows: int) -> SparseTable:
+def _read_sparse(X: "spmatrix | sparray", least_rows: int) -> SparseTable:
     from scipy.sparse import csr_array
 
     _check_shape(X.shape, least_rows)
@@ -99,7 +106,7 @@ def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
         raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
 
 
-def _kind_of_array(values: Any, array: np.ndarray, what: str) -> str:
+def _kind_of_array(values: Values, array: np.ndarray, what: str) -> str:
     """The kind of an array by its dtype, or by that of the observed cells of a list or a masked array."""
     dtype = array.dtype
     if dtype.kind == "O" and isinstance(values, np.ma.MaskedArray):
@@ -118,19 +125,21 @@ def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
     return _KIND_OF_DTYPE[dtype.kind]
 
 
-def _narwhals_view(X: Any) -> Any:
+def _narwhals_view(X: Data) -> "nw.DataFrame | nw.LazyFrame | nw.Series | None":
     """X as a narwhals frame or series; None where narwhals does not know it."""
     import narwhals as nw
 
     names = list(getattr(X, "columns", ()) if hasattr(X, "set_axis") else getattr(X, "column_names", ()))
     texts = text_names(names)  # before narwhals sees them, for one message whatever the library
     if list(texts) != names:
-        X = X.set_axis(list(texts), axis=1)  # pandas alone has names that are not str; this copies no data
+        X = cast("pd.DataFrame", X).set_axis(
+            list(texts), axis=1
+        )  # pandas alone has names that are not str; this copies no data
     view = nw.from_native(X, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
 
 
-def _read_frame(view: Any, least_rows: int) -> FrameTable:
+def _read_frame(view: "nw.DataFrame | nw.LazyFrame | nw.Series", least_rows: int) -> FrameTable:
     import narwhals as nw
 
     if isinstance(view, nw.LazyFrame):
@@ -146,7 +155,7 @@ def _read_frame(view: Any, least_rows: int) -> FrameTable:
     return FrameTable(frame=view, names=tuple(view.columns), num_rows=view.shape[0], index=index)
 
 
-def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
+def _read_mapping(X: Mapping[Hashable, Values], least_rows: int) -> MappingTable:
     names = text_names(X)
     columns = {name: _read_column(values, name) for name, values in zip(names, X.values(), strict=True)}
     first = next(iter(columns), "")
@@ -161,7 +170,7 @@ def _read_mapping(X: Mapping[Any, Any], least_rows: int) -> MappingTable:
     return MappingTable(columns=columns, names=names, num_rows=num_rows, index=_common_index(X))
 
 
-def _read_column(values: Any, name: str) -> Column:
+def _read_column(values: Values, name: str) -> Column:
     """A column of a mapping. DataError: one value alone; a dtype without kind."""
     what, is_list, series = f"Column {name!r}", isinstance(values, list | tuple), as_series(values)
     if isinstance(values, Padded):
@@ -169,7 +178,7 @@ def _read_column(values: Any, name: str) -> Column:
     array = as_array(values, what, takes_lists=True)
     if array.ndim == 0:
         raise DataError(f"Column {name!r} is {type(values).__name__}, not an array with one row a value.")
-    given = as_objects(values) if is_list and array.ndim > 1 else None
+    given = as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
     categories = dtype_categories(values)
     if categories is not None:
         kind: str | None = "categorical"
@@ -182,7 +191,7 @@ def _read_column(values: Any, name: str) -> Column:
     return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), given)
 
 
-def _common_index(X: Mapping[Any, Any]) -> Any:
+def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
     """The common index of the pandas series among the columns; None where there are none.
 
     Raises:

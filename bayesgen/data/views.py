@@ -8,13 +8,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, final
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
+from bayesgen.typing import Category
 
 from .category_values import dtype_categories
 from .columns import (
@@ -28,6 +29,12 @@ from .columns import (
     values_of,
 )
 from .sequences import Padded, SequenceCells
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import pandas as pd
+    from narwhals.typing import IntoFrame
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,11 +64,11 @@ class Table(abc.ABC):
     named: bool = False
     uniform_kind: str | None = None
     labels: np.ndarray | None = None
-    declared_classes: tuple[Any, ...] | None = None
+    declared_classes: tuple[Category, ...] | None = None
     weights: np.ndarray | None = None
     num_dropped: int = 0
     kept: np.ndarray | None = None
-    index: Any = None
+    index: "pd.Index | None" = None
     chunk_number: int = 0
     start: int = 0
     unknown: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -71,7 +78,7 @@ class Table(abc.ABC):
     def inferred_kind(self, name: str) -> str:
         """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
 
-    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
+    def declared_categories(self, name: str) -> tuple[Category, ...] | None:
         """The values that the dtype of a column declares, in order; None where it declares none."""
         return None
 
@@ -88,7 +95,7 @@ class Table(abc.ABC):
         return self.column(name)
 
     @abc.abstractmethod
-    def matrix(self, names: Sequence[str]) -> Any:
+    def matrix(self, names: Sequence[str]) -> "np.ndarray | csr_array":
         """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
 
     def rows(self, places: slice | np.ndarray) -> "Table":
@@ -160,7 +167,7 @@ class ArrayTable(Table):
 class SparseTable(Table):
     """A scipy.sparse matrix (n, D) of any format, read as csr: counts, unless the schema says otherwise."""
 
-    values: Any
+    values: "csr_array"
     names: PositionalNames
     uniform_kind: str = "count"
     sparse: ClassVar[bool] = True
@@ -172,7 +179,7 @@ class SparseTable(Table):
     def column(self, name: str) -> np.ndarray:
         return self.values[:, [self.names.position(name)]].toarray()[:, 0]
 
-    def matrix(self, names: Sequence[str]) -> Any:
+    def matrix(self, names: Sequence[str]) -> "csr_array":
         places = self.names.positions(names)
         return self.values if places == slice(0, len(self.names)) else self.values[:, places]
 
@@ -190,17 +197,17 @@ class SparseTable(Table):
 class FrameTable(Table):
     """A data frame that narwhals reads. `frame` is its narwhals view."""
 
-    frame: Any
+    frame: "nw.DataFrame"
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
         return kind_of_dtype(self._dtypes[name], name)
 
-    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
+    def declared_categories(self, name: str) -> tuple[Category, ...] | None:
         return dtype_categories(self.frame[name].to_native())
 
     @cached_property
-    def _dtypes(self) -> Mapping[str, Any]:
+    def _dtypes(self) -> Mapping[str, "nw.dtypes.DType"]:
         return self.frame.schema  # dtypes column by column take ten times as long
 
     def column(self, name: str) -> np.ndarray:
@@ -236,7 +243,7 @@ class Column:
 
     values: np.ndarray
     kind: str | None
-    categories: tuple[Any, ...] | None = None
+    categories: tuple[Category, ...] | None = None
     are_integers: bool = False
     given: SequenceCells | None = None
 
@@ -259,7 +266,7 @@ class MappingTable(Table):
         kind = self.columns[name].kind
         return refuse_lists(name) if kind is None else kind
 
-    def declared_categories(self, name: str) -> tuple[Any, ...] | None:
+    def declared_categories(self, name: str) -> tuple[Category, ...] | None:
         return self.columns[name].categories
 
     def column(self, name: str) -> np.ndarray:
@@ -335,7 +342,7 @@ def names_among(known: Sequence[str], are_names: bool, table: Table, columns: Se
     return columns
 
 
-def successive_rows(values: Any, part: slice) -> Any:
+def successive_rows(values: "csr_array", part: slice) -> "csr_array":
     """Successive rows of a csr_array, which share its cells, unlike SciPy's own slices."""
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
@@ -345,7 +352,7 @@ def successive_rows(values: Any, part: slice) -> Any:
     return rows
 
 
-def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> Any:
+def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> "csr_array":
     """A csr_array that shares these arrays; SciPy's constructor copies those that are parts of others."""
     from scipy.sparse import csr_array
 
@@ -354,11 +361,13 @@ def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_c
     return rows
 
 
+if TYPE_CHECKING:
+    Copy: TypeAlias = np.ndarray | dict[str, np.ndarray] | csr_array | IntoFrame  # of data, in their own form
 NewCells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
 
 
 @functools.singledispatch
-def with_cells(table: Table, cells: NewCells) -> Any:
+def with_cells(table: Table, cells: NewCells) -> "Copy":
     """A copy of a table's data, in their own form, with other values in some cells.
 
     This is the form for sparse matrices, which have no missing cells.
@@ -366,7 +375,7 @@ def with_cells(table: Table, cells: NewCells) -> Any:
     return table.matrix(table.names).copy()
 
 
-@with_cells.register
+@with_cells.register(ArrayTable)
 def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
     values = table.values.copy()
     for name, (rows, found) in cells.items():
@@ -374,7 +383,7 @@ def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
     return _without_objects(values) if cells else values
 
 
-@with_cells.register
+@with_cells.register(MappingTable)
 def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
     arrays = {name: column.values.copy() for name, column in table.columns.items()}
     for name, (rows, found) in cells.items():
@@ -383,8 +392,8 @@ def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
     return arrays
 
 
-@with_cells.register
-def _(table: FrameTable, cells: NewCells) -> Any:
+@with_cells.register(FrameTable)
+def _(table: FrameTable, cells: NewCells) -> "IntoFrame":
     import narwhals as nw
 
     columns = []
@@ -403,13 +412,13 @@ def _(table: FrameTable, cells: NewCells) -> Any:
     return table.frame.with_columns(*columns).to_native()
 
 
-def _are_integers(values: np.ndarray, dtype: Any) -> bool:
+def _are_integers(values: np.ndarray, dtype: "nw.dtypes.DType") -> bool:
     """Whether numbers are whole and within the range of an integer dtype."""
     limits = np.iinfo(str(dtype).lower())
     return bool(((values == np.floor(values)) & (values >= limits.min) & (values <= limits.max)).all())
 
 
-def _takes(dtype: Any, values: np.ndarray) -> bool:
+def _takes(dtype: "nw.dtypes.DType", values: np.ndarray) -> bool:
     """Whether a column whose cells are all missing can hold these values by its dtype."""
     import narwhals as nw
 
@@ -418,13 +427,13 @@ def _takes(dtype: Any, values: np.ndarray) -> bool:
     return values.dtype.kind in "iuf" if dtype.is_numeric() else dtype in (nw.String, nw.Categorical, nw.Enum)
 
 
-def collected(copies: Sequence[Any]) -> Any:
+def collected(copies: "list[Copy]") -> "np.ndarray | dict[str, np.ndarray] | list[Copy]":
     """Copies of data as one object: arrays, alone or in mappings, get a first axis; frames become a list."""
-    if isinstance(copies[0], np.ndarray):
-        return np.stack(copies)
-    if isinstance(copies[0], dict):
-        return {name: np.stack([copy[name] for copy in copies]) for name in copies[0]}
-    return list(copies)
+    if arrays := [copy for copy in copies if isinstance(copy, np.ndarray)]:
+        return np.stack(arrays)
+    if mappings := [copy for copy in copies if isinstance(copy, dict)]:
+        return {name: np.stack([mapping[name] for mapping in mappings]) for name in mappings[0]}
+    return copies
 
 
 def _without_objects(values: np.ndarray) -> np.ndarray:

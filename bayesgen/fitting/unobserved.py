@@ -292,5 +292,5 @@ def _cells(
         for index, (column, name) in enumerate(zip(columns, names, strict=True)):
             places = np.flatnonzero(~np.asarray(rows.observed[block.name][:, index]))
             if len(places):
-                cells[name] = (places, schema.decode(column, found[block.name][draw, places, index]))
+                cells[name] = (places, np.asarray(schema.decode(column, found[block.name][draw, places, index])))
     return cells
