@@ -13,9 +13,9 @@ from bayesgen.errors import BayesgenWarning, FitError, warn
 from bayesgen.fitting import MAP, MLE, NUTS, about
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
-from bayesgen.program import at_free, dispersed, free_of, saturated_sites
+from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
 from bayesgen.records import record, static
-from bayesgen.runtime import as_key
+from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
 from .hypothesis_classes import ClassIndex, HypothesisClasses
@@ -67,15 +67,6 @@ class ConceptMarginal(LogDensity):
         pairs = enumerate(self.priors.items())
         return {name: at_free(prior, vector[index]).value for index, (name, prior) in pairs}
 
-    def prior_draws(self, key: PRNGKeyArray, number: int) -> Float[Array, "number D"]:
-        """Draws of the unknown hyperparameters from their priors."""
-        keys = jax.random.split(key, self.dimension)
-        draws = [
-            prior.sample(key_of_prior, (number,))
-            for prior, key_of_prior in zip(self.priors.values(), keys, strict=True)
-        ]
-        return jnp.stack(draws, axis=1)
-
     def name_of(self, index: int) -> str:
         return self.names[index]
 
@@ -83,12 +74,24 @@ class ConceptMarginal(LogDensity):
         return self.classes.log_evidence({**self.hyperparameters, **values})
 
 
-def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_draws: int = 8) -> Float[np.ndarray, "starts D"]:
-    """Starts of a search for the mode: the origin, points around it and draws from the priors. Inside float64."""
-    first, second = jax.random.split(key)
-    draws = marginal.prior_draws(first, num_draws)
-    free = [free_of(prior, values) for prior, values in zip(marginal.priors.values(), draws.T, strict=True)]
-    return dispersed(np.asarray(jnp.stack(free, axis=1)), second)
+def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_points: int = 8) -> Float[np.ndarray, "starts D"]:
+    """Starts of a search for the mode: the origin, points around it and about prior means. Inside float64."""
+    rng = generator(key)
+    points, _ = _about_prior_means(marginal, rng.normal(size=(num_points, marginal.dimension)))
+    return dispersed(np.asarray(points), rng)
+
+
+@jax.jit
+def _about_prior_means(
+    marginal: ConceptMarginal, distances: Float[Array, "points D"]
+) -> tuple[Float[Array, "points D"], dict[str, Float[Array, " points"]]]:
+    """Unconstrained points at distances from the prior means, and their hyperparameters by name.
+
+    Draws would be as good, but samplers take seconds to compile.
+    """
+    centers = jnp.stack([free_of(prior, jnp.asarray(center_and_scale(prior)[0])) for prior in marginal.priors.values()])
+    points = jnp.where(jnp.isfinite(centers), centers, 0.0) + distances
+    return points, jax.vmap(marginal.constrain)(points)
 
 
 # The mode of hyperparameters, which is often on the boundary of their range, is searched in the constrained space.
@@ -111,7 +114,7 @@ def find_mode(
     Args:
         marginal: log density of the hyperparameters.
         key: JAX key of the starting points.
-        num_starts: number of starting points, drawn from the priors.
+        num_starts: number of starting points, about the prior means.
 
     Returns:
         (values by name; name -> bound for those on the boundary).
@@ -121,7 +124,8 @@ def find_mode(
     """
     box = np.asarray([bounds(prior) for prior in marginal.priors.values()])
     with jax.enable_x64(True):
-        starts = np.clip(np.asarray(marginal.prior_draws(key, num_starts)), *_inner(box).T)
+        _, values = _about_prior_means(marginal, generator(key).normal(size=(num_starts, len(box))))
+        starts = np.clip(np.stack([values[name] for name in marginal.names], axis=1), *_inner(box).T)
         optima = [_search(marginal, box, start) for start in starts]
         _, best = max(optima, key=lambda end: end[0])
         return _moved_to_bounds(marginal, box, best)

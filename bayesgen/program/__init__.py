@@ -1,5 +1,6 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
+from .arbitrary import center_and_scale
 from .density import (
     LogLikelihood,
     OfRows,
@@ -56,6 +57,7 @@ __all__ = [
     "are_exchangeable",
     "at_free",
     "average_states",
+    "center_and_scale",
     "dispersed",
     "dispersed_starts",
     "finite_reference",

@@ -13,6 +13,7 @@ TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB as float64
 CHECKED_CELLS = 1 << 18  # of a chunk for checks, whose temporary arrays stay small
 CACHE_ROWS = 4096  # of few columns, which stay in the cache
 LEAST_ROWS = 64
+FEWEST_ROWS = 8  # that row-wise functions are compiled for: fewer are hardly quicker
 NUM_BATCHES = 100  # of draws, about, for Monte Carlo errors by batch means
 
 
@@ -88,7 +89,8 @@ def over_chunks(
 
     def of_chunk(places: slice) -> Any:
         count = places.stop - places.start
-        padded = jax.tree.map(lambda array: pad(_dense(array[places]), size if one_size else padded_size(count)), rows)
+        length = size if one_size else padded_size(max(count, min(FEWEST_ROWS, size)))
+        padded = jax.tree.map(lambda array: pad(_dense(array[places]), length), rows)
         return jax.tree.map(lambda array: np.asarray(array)[:count], function(padded))
 
     parts = each(of_chunk, chunks(num_rows, size) or [slice(0, 0)])

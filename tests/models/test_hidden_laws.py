@@ -233,7 +233,7 @@ def test_averages_over_draws_are_ratios_of_evidences():
     X = {"word": np.array(words, object)}
     family = bg.DirichletHiddenMarkov(2, bg.DirichletCategorical())
     model = bg.NaiveBayes({"word": family}, class_prior=None)
-    fit = bg.fit(model, X, method=bg.NUTS(num_samples=1500), schema=bg.Schema(categories={"word": ["a", "b"]}))
+    fit = bg.fit(model, X, method=bg.NUTS(num_samples=500), schema=bg.Schema(categories={"word": ["a", "b"]}))
     answer = bg.predict(fit, {"word": np.array(new, object)}, rule=bg.BMA())
     codes = [["ab".index(letter) for letter in word] for word in words]
     before = log_evidence(codes, 2, 2)

@@ -65,8 +65,8 @@ def test_a_function_sees_padded_chunks_and_its_result_does_not(num_rows, one_siz
         shapes.add(len(part["a"]))
         return {"sum": part["a"].sum(1) + part["b"].sum(1), "a": part["a"]}
 
-    found = over_chunks(function, rows, num_rows, 8, one_size=one_size)
+    found = over_chunks(function, rows, num_rows, 16, one_size=one_size)
     np.testing.assert_allclose(found["sum"], rows["a"].sum(1) + rows["b"].toarray().sum(1))
     np.testing.assert_array_equal(found["a"], rows["a"])
-    assert shapes <= ({8} if one_size else {padded_size(size) for size in range(9)})
+    assert shapes <= ({16} if one_size else {8, 12, 16})  # few rows are as many as eight
     assert jax.tree.structure(found) == jax.tree.structure({"sum": 0, "a": 0})
