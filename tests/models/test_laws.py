@@ -275,7 +275,8 @@ def test_the_program_has_the_closed_forms_densities(name):
 
 @every_searched
 def test_the_program_runs_in_numpyros_predictive(name):
-    fit = CASES[name].exact
+    # a fit of its own: JAX 0.10 takes constants for float64 in float32 where both kinds of traces have met them
+    fit = bg.fit(CASES[name].model, *CASES[name].data, method=bg.Exact())
     covariates = {key: np.full(11, 6) for key in fit.program.covariates}
     predictive = numpyro.infer.Predictive(fit.program, num_samples=5)
     draws = jax.device_get(jax.jit(lambda key: predictive(key, 11, **covariates))(jax.random.key(0)))
