@@ -73,6 +73,17 @@ def fit():
     return bg.fit(PROGRAM, {"x": X}, Y, method=bg.MLE())
 
 
+def normal(x, loc, scale):
+    """The log density, in a thirtieth of the time that scipy.stats takes for a few numbers."""
+    return -0.5 * ((x - loc) / scale) ** 2 - np.log(scale) - 0.5 * np.log(2 * np.pi)
+
+
+def student(x, df, loc, scale):
+    """The log density, as above."""
+    constant = scipy.special.gammaln((df + 1) / 2) - scipy.special.gammaln(df / 2) - 0.5 * np.log(df * np.pi)
+    return constant - np.log(scale) - (df + 1) / 2 * np.log1p(((x - loc) / scale) ** 2 / df)
+
+
 def by_quadrature(log_joint, low, high, points=None):
     """Log integral, mean, deviation and density of exp(log_joint(y))."""
     grid = np.linspace(low, high, 4001)
@@ -170,7 +181,7 @@ def test_heavy_tails_are_answered_by_quadrature():
     for i, value in enumerate(new):
 
         def log_joint(y, value=value):
-            return scipy.stats.t.logpdf(y, 3, 0, 2) + scipy.stats.t.logpdf(value, 2, y, spread)
+            return student(y, 3, 0, 2) + student(value, 2, y, spread)
 
         log_total, mean, std = by_quadrature(log_joint, -3e3, 3e3, points=[0, value, value - 2, value + 2, -5, 5])
         close(answer.log_marginal[i], log_total, rtol=1e-7)
@@ -252,8 +263,8 @@ def test_averages_over_draws_are_their_definition(name):
 
     def log_joints(x, y):
         if name == "line":
-            return scipy.stats.norm.logpdf(y, draws[0], 1.5) + scipy.stats.norm.logpdf(x, draws[1] * y, draws[2])
-        return scipy.stats.t.logpdf(y, 3, 0, 2) + scipy.stats.t.logpdf(x, 2, y, draws[0])
+            return normal(y, draws[0], 1.5) + normal(x, draws[1] * y, draws[2])
+        return student(y, 3, 0, 2) + student(x, 2, y, draws[0])
 
     new = np.array([0.8, 4.0])
     answer = bg.predict(fit, {"x": new}, rule=bg.BMA())
@@ -266,7 +277,7 @@ def test_averages_over_draws_are_their_definition(name):
     alike = bg.predict(fit, {"x": new}, rule=bg.ConditionalAverage())
     grid = np.linspace(-30, 30, 20001)
     for i, value in enumerate(new):
-        logs = np.stack([log_joints(value, y) for y in grid])
+        logs = log_joints(value, grid[:, None])
         conditional = np.exp(logs - scipy.special.logsumexp(logs, axis=0))
         close(alike.mean[i], grid @ conditional.mean(1), rtol=2e-3)
     assert (alike.standard_error > 0).all() or name == "robust"

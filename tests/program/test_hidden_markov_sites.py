@@ -41,12 +41,10 @@ def heavy_tails(n):
 
 def of_paths(of_steps, moves=MOVES):
     """Log density of a sequence, (T, 2) the log densities of its steps: the sum over all paths."""
-    terms = []
-    for path in itertools.product(range(2), repeat=len(of_steps)):
-        term = sum(of_steps[step, state] for step, state in enumerate(path))
-        term += sum(np.log(moves[pair]) for pair in itertools.pairwise(path))
-        terms.append(term + (np.log(START[path[0]]) if path else 0.0))
-    return logsumexp(terms)
+    num_steps = len(of_steps)
+    paths = np.array(list(itertools.product(range(2), repeat=num_steps)), int)
+    terms = of_steps[np.arange(num_steps), paths].sum(1) + np.log(moves)[paths[:, :-1], paths[:, 1:]].sum(1)
+    return logsumexp(terms + np.log(START)[paths[:, :1]].sum(1))
 
 
 def of_signal(row, shift, label):

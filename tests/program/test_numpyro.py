@@ -31,10 +31,15 @@ def built_in(rng):
     return own, rows.values, np.searchsorted(["ash", "elm"], y)
 
 
+def predicted(own, size):
+    """Draws of all sites, by NumPyro; compiled as a whole."""
+    draw = jax.jit(lambda key: Predictive(own, num_samples=301)(key, size), compiler_options=QUICKLY)
+    return jax.tree.map(np.asarray, draw(jax.random.key(0)))
+
+
 def test_a_program_runs_under_predictive():
     with jax.enable_x64(True):
-        draws = Predictive(BOUND[mixed], num_samples=301)(jax.random.key(0), 5)
-        draws = jax.tree.map(np.asarray, draws)
+        draws = predicted(BOUND[mixed], 5)
     assert draws["x"].shape == (301, 5) and draws["counts"].shape == (301, 5, 2)
     own_mean = np.take_along_axis(draws["mean"], draws["y"], 1)
     residual = draws["x"] - own_mean
@@ -47,7 +52,7 @@ def test_a_program_runs_under_predictive():
 def test_a_bound_built_in_runs_under_predictive(rng):
     own, _, _ = built_in(rng)
     with jax.enable_x64(True):
-        draws = jax.tree.map(np.asarray, Predictive(own, num_samples=301)(jax.random.key(0), 7))
+        draws = predicted(own, 7)
     assert draws["real"].shape == (301, 7, 2) and draws["binary"].shape == (301, 7, 1)
     assert {"class_probs", "real_mean", "real_variance", "binary_probs", "y"} <= set(draws)
     picked = np.take_along_axis(draws["class_probs"], draws["y"], 1)

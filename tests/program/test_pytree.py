@@ -94,8 +94,8 @@ def test_a_program_that_changes_what_it_reads_is_run_all_the_same():
 
 def test_programs_and_fits_are_copied_and_pickled():
     program = bg.GenerativeProgram(tosses_of_two_coins, classes=2)
-    rows = program.simulate(23, seed=1)
-    y = rows.pop("y")
+    rng = np.random.default_rng(1)
+    rows, y = {"x": rng.integers(0, 2, 23)}, rng.integers(0, 2, 23)
     fit = bg.fit(program, rows, y, method=bg.MAP())
     for again in (pickle.loads(pickle.dumps(fit)), copy.deepcopy(fit)):
         answers = [bg.predict(each, rows, rule=bg.PlugIn()).probabilities for each in (fit, again)]

@@ -1,5 +1,6 @@
 """Programs of several threads at once: NumPyro's handlers are one stack for the whole process."""
 
+import functools
 import os
 import signal
 import threading
@@ -71,6 +72,12 @@ def every_answer(function, X, seed):
     ]
 
 
+@functools.cache
+def alone(function):
+    """The answers of a program that runs by itself."""
+    return every_answer(*{heights: (heights, HEIGHTS, 1), calls_by_row: (calls_by_row, CALLS, 2)}[function])
+
+
 def at_once(*tasks):
     """The results of tasks that start together, each in a thread of its own."""
     barrier = threading.Barrier(len(tasks))
@@ -86,9 +93,8 @@ def at_once(*tasks):
 @pytest.mark.parametrize("repeats", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_programs_that_are_fitted_at_once_do_not_mix(repeats):
     tasks = [lambda: every_answer(heights, HEIGHTS, 1), lambda: every_answer(calls_by_row, CALLS, 2)]
-    alone = [task() for task in tasks]
     for _ in range(repeats):
-        for expected, found in zip(alone, at_once(*tasks), strict=True):
+        for expected, found in zip(map(alone, (heights, calls_by_row)), at_once(*tasks), strict=True):
             for one, two in zip(expected, found, strict=True):
                 np.testing.assert_array_equal(one, two)
 
@@ -103,9 +109,8 @@ def test_a_program_that_raises_leaves_the_others_alone():
             with pytest.raises(ZeroDivisionError):
                 bg.GenerativeProgram(broken, classes=2).simulate(3)
 
-    alone = every_answer(heights, HEIGHTS, 1)
     found, _ = at_once(lambda: every_answer(heights, HEIGHTS, 1), attempt)
-    for one, two in zip(alone, found, strict=True):
+    for one, two in zip(alone(heights), found, strict=True):
         np.testing.assert_array_equal(one, two)
     assert not numpyro.primitives._PYRO_STACK
 
@@ -157,7 +162,6 @@ def test_handlers_of_another_thread_are_neither_seen_nor_used():
             numpyro.sample("last", dist.Normal())
         return list(trace)
 
-    expected = every_answer(heights, HEIGHTS, 1)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(hold)
         assert holds.wait(60)
@@ -176,7 +180,7 @@ def test_handlers_of_another_thread_are_neither_seen_nor_used():
             assert other.result(timeout=60) == ["others", "first", "last"]
             proceed.set()
             assert program.result(timeout=60).attributes == ("height",)
-    for one, two in zip(expected, found, strict=True):
+    for one, two in zip(alone(heights), found, strict=True):
         np.testing.assert_array_equal(one, two)
     assert not numpyro.primitives._PYRO_STACK
 
