@@ -62,7 +62,7 @@ def _kernels(num_chains, bound, repeats):
         summaries.model.bind(summaries.scaled_schema), (OfStatistics(summaries.statistics),), Prior.SITES
     )
     method = bg.NUTS(num_samples=100)
-    whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).attempt.density
+    whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).density
     shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains, "target": 0.8}
     shared |= {"advanced": lambda amount: None}
     steps = {}

@@ -187,7 +187,7 @@ def sample_hyperparameters(
     supports = {name: prior.support for name, prior in marginal.priors.items()}
     saturated = saturated_sites(supports, chains.values)
     warn_of_convergence(
-        chains.attempt.warnings + saturated + convergence_problems(chains.values, chains.stats, entry_names({}, {}))
+        chains.warnings + saturated + convergence_problems(chains.values, chains.stats, entry_names({}, {}))
     )
     return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
 

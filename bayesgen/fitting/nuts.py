@@ -20,7 +20,7 @@ from bayesgen.posteriors import (
 )
 from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDensity, dispersed_starts, saturated_sites
 from bayesgen.runtime import as_key, placed
-from bayesgen.solvers import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
+from bayesgen.solvers import Chains, Settings, sample
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
@@ -102,7 +102,7 @@ class NUTS(Method):
                 "of one's own, program.log_joint({}, X)."
             )
         chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
-        return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.attempt.warnings)
+        return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.warnings)
 
     def chains(
         self,
@@ -121,18 +121,14 @@ class NUTS(Method):
         """
         settings = Settings(self.num_warmup, self.num_samples, self.num_chains, self.target_accept_prob)
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
-            if self.precondition:
-                first: Attempt = whitened_at_mode(density, settings, find_starts)
-            else:
-                first = unwhitened(density, settings, "precondition=False")
-            return sample(first, as_key(seed), progress)
+            return sample(density, settings, find_starts if self.precondition else None, as_key(seed), progress)
 
 
 def about(chains: Chains) -> dict[str, Any]:
     """How the draws were made, for the attributes of a fit."""
     return {
-        "path": chains.attempt.path,
-        "target_accept_prob": chains.attempt.settings.target,
+        "path": chains.path,
+        "target_accept_prob": chains.target,
         "chain_method": "vectorized",
     }
 

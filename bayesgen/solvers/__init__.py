@@ -1,7 +1,7 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
 from .ascent import Ascent, Coordinates, ascend
-from .attempts import Attempt, Chains, Settings, sample, unwhitened, whitened_at_mode
+from .attempts import Chains, Settings, sample
 from .curvature import curvature_at
 from .maximize import Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
@@ -10,7 +10,6 @@ from .whitening import AffineMap, Whitened
 __all__ = [
     "AffineMap",
     "Ascent",
-    "Attempt",
     "Chains",
     "Coordinates",
     "Optimum",
@@ -24,6 +23,4 @@ __all__ = [
     "find_supremum",
     "maximize",
     "sample",
-    "unwhitened",
-    "whitened_at_mode",
 ]

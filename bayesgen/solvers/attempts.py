@@ -1,11 +1,10 @@
-"""Attempts at sampling a log density: NUTS in whitened coordinates, and its fallback, NUTS with adapted masses.
+"""Draws from a log density: by NUTS in whitened coordinates, or else by NUTS with adapted masses.
 
-An attempt judges its draws, and names its fallback. Where some draws diverge, smaller steps in the same coordinates
+Draws in whitened coordinates are judged. Where some draws diverge, smaller steps in the same coordinates
 help, and adapted masses do not (two normal classes on 12 rows, against quadrature); where many diverge, the coordinates
 are wrong.
 """
 
-import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
@@ -198,134 +197,18 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Attempt(abc.ABC):
-    """A way to sample a density.
+class Preparation:
+    """Coordinates in which a density is to be sampled.
 
     Attributes:
-        density: log density, in the coordinates of the attempt.
-        settings: with the target of this attempt.
+        density: log density in them.
+        reason: why they are not whitened; None where they are.
+        num_modes: number of modes that were found.
     """
 
     density: Whitened
-    settings: Settings
-
-    @property
-    @abc.abstractmethod
-    def path(self) -> str:
-        """Its name in reports."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings that do not depend on the draws."""
-        return []
-
-    @property
-    @abc.abstractmethod
-    def num_warmup(self) -> int:
-        """Warm-up steps a chain."""
-
-    @abc.abstractmethod
-    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        """Draws (chain, draw, dimension), and the sampler's statistics, name -> (chain, draw)."""
-
-    def _draw_by(
-        self, sampler: Callable[..., Sample], key: Any, advanced: Callable[[float], None], **options: Any
-    ) -> Sample:
-        return sampler(
-            self.density,
-            key,
-            num_warmup=self.num_warmup,
-            num_samples=self.settings.num_samples,
-            num_chains=self.settings.num_chains,
-            target=self.settings.target,
-            advanced=advanced,
-            **options,
-        )
-
-    @abc.abstractmethod
-    def fallback(self, sample: Sample) -> "Attempt | None":
-        """The next attempt, if these draws are not to be trusted; else None."""
-
-
-@dataclasses.dataclass(frozen=True)
-class WhitenedAttempt(Attempt):
-    """NUTS with unit masses in coordinates whitened at the mode.
-
-    Attributes:
-        first_target: the target that the user asked for.
-    """
-
-    first_target: float
-
-    @property
-    def path(self) -> str:
-        return "whitened"
-
-    @property
-    def num_warmup(self) -> int:
-        """A short one, for the step size alone."""
-        return self.settings.num_warmup or WARMUP_WHITENED
-
-    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        return self._draw_by(sample_whitened, key, advanced, patience=LONG_TRAJECTORY)
-
-    def fallback(self, sample: Sample) -> Attempt | None:
-        """Smaller steps where a few draws diverged; adapted masses where the coordinates are wrong."""
-        share = sample[1]["diverging"].mean()
-        if self.settings.target < CAREFUL and 0 < share < HOPELESS:
-            return dataclasses.replace(self, settings=dataclasses.replace(self.settings, target=CAREFUL))
-        failure = self._failure(*sample)
-        if failure is None:
-            return None
-        settings = dataclasses.replace(self.settings, target=self.first_target)
-        return AdaptedAttempt(self.density, settings, f"{failure} in whitened coordinates")
-
-    def _failure(self, draws: np.ndarray, stats: dict[str, np.ndarray]) -> str | None:
-        if stats["diverging"].mean() > MANY_DIVERGING:
-            return "chains diverged"
-        if stats["num_steps"].mean() > LONG_TRAJECTORY:
-            return "trajectories were long"
-        several = self.settings.num_chains > 1 and self.settings.num_samples >= 100
-        # chains may be at mirrored points, of which only the density can be compared
-        compared = stats["potential_energy"][..., None] if self.density.has_symmetries else draws
-        if several and largest_split_rhat(compared) > DISAGREEMENT:
-            return "chains disagreed"
-        return None
-
-
-@dataclasses.dataclass(frozen=True)
-class AdaptedAttempt(Attempt):
-    """NumPyro's NUTS, which adapts step size and masses.
-
-    Attributes:
-        reason: why coordinates are not whitened.
-        several_modes: whether the reason is that there are several modes.
-        dense_mass: whether the mass matrix is dense, up to `MOST_DENSE` dimensions.
-    """
-
-    reason: str
-    several_modes: bool = False
-    dense_mass: bool = True
-
-    @property
-    def path(self) -> str:
-        return f"adapted: {self.reason}"
-
-    @property
-    def warnings(self) -> list[str]:
-        return [self.reason] if self.several_modes else []
-
-    @property
-    def num_warmup(self) -> int:
-        """A long one, for the masses."""
-        return self.settings.num_warmup or WARMUP_ADAPTED
-
-    def draw(self, key: Any, advanced: Callable[[float], None]) -> Sample:
-        return self._draw_by(sample_adapted, key, advanced, dense_mass=self.dense_mass)
-
-    def fallback(self, sample: Sample) -> None:
-        """None: diagnostics judge these draws."""
-        return None
+    reason: str | None = None
+    num_modes: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,75 +218,117 @@ class Chains:
     Attributes:
         values: constrained draws, name -> (chain, draw, ...).
         stats: the sampler's statistics, name -> (chain, draw).
-        attempt: the last attempt, which made them.
+        density: log density, in the coordinates in which they were made.
+        path: how they were made, for reports.
+        target: target acceptance probability of the step size.
+        warnings: warnings that do not depend on the draws.
     """
 
     values: dict[str, np.ndarray]
     stats: dict[str, np.ndarray]
-    attempt: Attempt
+    density: Whitened
+    path: str
+    target: float
+    warnings: list[str]
 
 
-def sample(first: Attempt, key: Any, progress: bool | None) -> Chains:
-    """Draw by an attempt and its fallbacks, until draws may be trusted. Inside float64.
-
-    Args:
-        first: the first attempt.
-        key: JAX key, the same for every attempt.
-        progress: whether to show progress; None for in a terminal only.
-    """
-    attempt: Attempt | None = first
-    while attempt is not None:
-        last = attempt
-        with bar("sampling", last.num_warmup + last.settings.num_samples, progress) as advanced:
-            drawn = last.draw(key, advanced)
-        attempt = last.fallback(drawn)
-    values = constrain_draws(last.density, drawn[0])
-    return Chains({name: np.asarray(value) for name, value in values.items()}, drawn[1], last)
-
-
-def unwhitened(density: LogDensity, settings: Settings, reason: str) -> AdaptedAttempt:
-    """The attempt in unconstrained coordinates, with a diagonal mass matrix."""
-    shift = AffineMap.shift(np.zeros(density.dimension))
-    return AdaptedAttempt(Whitened(density, shift), settings, reason, dense_mass=False)
-
-
-def whitened_at_mode(density: LogDensity, settings: Settings, find_starts: Callable[[], Iterable[Vector]]) -> Attempt:
-    """The attempt in coordinates whitened at the mode, or with adapted masses without a usable mode. Inside float64.
-
-    Where the structure of the whitened density is known beforehand, the mode search evaluates it by the compiled
-    sampler, see `evaluator_by_steps`. This makes a first fit 1.26 times as fast (`python -m benchmarks --only cold`).
+def sample(
+    density: LogDensity,
+    settings: Settings,
+    find_starts: Callable[[], Iterable[Vector]] | None,
+    key: Any,
+    progress: bool | None,
+) -> Chains:
+    """Draws in coordinates whitened at the mode, or by adapted masses where those cannot be trusted. Inside float64.
 
     Args:
         density: log density.
         settings: of the sampler.
-        find_starts: starts of the mode search.
+        find_starts: starts of the mode search; None for plain adaptation, with a diagonal mass matrix.
+        key: JAX key, the same for every attempt.
+        progress: whether to show progress; None for in a terminal only.
 
     Raises:
         FitError: where the density is not finite at any start.
     """
+    if find_starts is None:
+        prepared = Preparation(_shifted(density, np.zeros(density.dimension)), "precondition=False")
+    else:
+        prepared = whitened_at_mode(density, settings.num_chains, find_starts)
+    coordinates, reason = prepared.density, prepared.reason
+
+    def drawn(sampler: Callable[..., Sample], num_warmup: int, target: float, **options: Any) -> Sample:
+        numbers = {"num_warmup": num_warmup, "num_samples": settings.num_samples, "num_chains": settings.num_chains}
+        with bar("sampling", num_warmup + settings.num_samples, progress) as advanced:
+            return sampler(coordinates, key, target=target, advanced=advanced, **numbers, **options)
+
+    def chains(draws: np.ndarray, stats: dict[str, np.ndarray], path: str, target: float) -> Chains:
+        values = {name: np.asarray(value) for name, value in constrain_draws(coordinates, draws).items()}
+        warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
+        return Chains(values, stats, coordinates, path, target, warnings)
+
+    if reason is None:
+        target, num_warmup = settings.target, settings.num_warmup or WARMUP_WHITENED
+        draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
+        if target < CAREFUL and 0 < stats["diverging"].mean() < HOPELESS:
+            target = CAREFUL
+            draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
+        failure = _failure(coordinates, draws, stats)
+        if failure is None:
+            return chains(draws, stats, "whitened", target)
+        reason = f"{failure} in whitened coordinates"
+    num_warmup, is_dense = settings.num_warmup or WARMUP_ADAPTED, find_starts is not None
+    sampled = drawn(sample_adapted, num_warmup, settings.target, dense_mass=is_dense)
+    return chains(*sampled, f"adapted: {reason}", settings.target)
+
+
+def _failure(density: LogDensity, draws: np.ndarray, stats: dict[str, np.ndarray]) -> str | None:
+    """Why draws in whitened coordinates are not to be trusted, or None."""
+    if stats["diverging"].mean() > MANY_DIVERGING:
+        return "chains diverged"
+    if stats["num_steps"].mean() > LONG_TRAJECTORY:
+        return "trajectories were long"
+    num_chains, num_samples = draws.shape[:2]
+    # chains may be at mirrored points, of which only the density can be compared
+    compared = stats["potential_energy"][..., None] if density.has_symmetries else draws
+    if num_chains > 1 and num_samples >= 100 and largest_split_rhat(compared) > DISAGREEMENT:
+        return "chains disagreed"
+    return None
+
+
+def whitened_at_mode(density: LogDensity, num_chains: int, find_starts: Callable[[], Iterable[Vector]]) -> Preparation:
+    """Coordinates whitened at the mode.
+
+    Where the structure of the whitened density is known beforehand, the mode search evaluates it by the compiled
+    sampler, see `evaluator_by_steps`. This makes a first fit 1.26 times as fast (`python -m benchmarks --only cold`).
+    """
     if density.dimension > MOST_DENSE_AXES:
-        return laplace(density, settings, evaluator_of(density), find_starts())
+        return laplace(density, evaluator_of(density), find_starts())
     expected = Whitened(density, AffineMap.dense(density.dimension))
-    return laplace(density, settings, evaluator_by_steps(expected, settings.num_chains), find_starts())
+    return laplace(density, evaluator_by_steps(expected, num_chains), find_starts())
 
 
-def laplace(density: LogDensity, settings: Settings, evaluator: Evaluator, starts: Iterable[Vector]) -> Attempt:
-    """The attempt whitened by the Laplace approximation at the mode, or with adapted masses where it is not usable.
+def laplace(density: LogDensity, evaluator: Evaluator, starts: Iterable[Vector]) -> Preparation:
+    """Coordinates whitened by the Laplace approximation at the mode, or others where it is not usable.
 
     Raises:
         FitError: where the density is not finite at any start.
     """
     optimum = search(evaluator, starts, density.has_symmetries)
-    centred = Whitened(density, AffineMap.shift(optimum.vector))
+    centred = _shifted(density, optimum.vector)
     if optimum.num_modes > 1:
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"
-        return AdaptedAttempt(centred, settings, reason, several_modes=True)
+        return Preparation(centred, reason, optimum.num_modes)
     if optimum.converged:
-        return WhitenedAttempt(Whitened(density, AffineMap.at_peak(optimum)), settings, settings.target)
+        return Preparation(Whitened(density, AffineMap.at_peak(optimum)))
     if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
-        origin = Whitened(density, AffineMap.shift(np.zeros(density.dimension)))
-        return AdaptedAttempt(origin, settings, "no mode was found in the unconstrained space")
-    return AdaptedAttempt(centred, settings, "the Hessian at the mode is not positive definite")
+        origin = _shifted(density, np.zeros(density.dimension))
+        return Preparation(origin, "no mode was found in the unconstrained space")
+    return Preparation(centred, "the Hessian at the mode is not positive definite")
+
+
+def _shifted(density: LogDensity, center: Vector) -> Whitened:
+    return Whitened(density, AffineMap.shift(center))
 
 
 def largest_split_rhat(draws: Float[np.ndarray, "chains draws D"]) -> float:
