@@ -81,7 +81,7 @@ def test_a_point_fit_has_a_point_estimate(method):
 
 def test_chains_come_with_their_statistics():
     case = CASES["naive Bayes, integer labels"]
-    fit = bg.fit(case.model, *case.data, method=bg.NUTS(), seed=2)
+    fit = bg.fit(case.model, *case.data, method=bg.NUTS(num_samples=500), seed=2)
     tree = fit.to_datatree()
     assert set(tree.children) == {"posterior", "sample_stats"}
     assert tree["posterior"].attrs["sampling"] == "chains"

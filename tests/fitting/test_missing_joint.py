@@ -151,7 +151,7 @@ def test_nuts_agrees_with_integrals_over_the_cell(covariance):
     schema = bg.Schema(classes=["a", "b"])
     holes = X.copy()
     holes[3, 1] = np.nan
-    expected = integrated(holes, y, model, schema, 101)
+    expected = integrated(holes, y, model, schema, 61)
     fit = bg.fit(model, holes, y, method=bg.NUTS(num_samples=500), schema=schema, seed=4)
     for name, value in expected.items():
         assert_mean(fit.parameters[name], value, name)

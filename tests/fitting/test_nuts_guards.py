@@ -27,7 +27,8 @@ def unlabelled(latents, attribute):
 
 
 def sampled(program, x, **options):
-    return bg.fit(program, {"x": np.asarray(x, float)}, method=bg.NUTS(**options), seed=11)
+    method = bg.NUTS(**{"num_samples": 600} | options)
+    return bg.fit(program, {"x": np.asarray(x, float)}, method=method, seed=11)
 
 
 def sampled_in_doubt(program, x):
@@ -116,7 +117,7 @@ def test_several_modes_are_recorded_and_warned_of(shift):
     """The data know the square of t only. With shift=0 the modes are equally high; the origin is no mode."""
     program = unlabelled(lambda: numpyro.sample("t", dist.Normal(shift, 3)), lambda t: dist.Normal(t**2, 0.5))
     with pytest.warns(bg.ConvergenceWarning, match="2 modes were found") as caught:
-        fit = sampled(program, [4.1, 3.8, 4.0])
+        fit = sampled(program, [4.1, 3.8, 4.0], num_warmup=300)
     assert len(caught) == 1
     assert fit.attributes["path"].startswith("adapted: 2 modes were found")
 

@@ -69,7 +69,7 @@ def test_distributions_without_statistics_go_row_by_row(name):
     assert program.plan.rowwise == ("x",)
     rng = np.random.default_rng(6)
     x = rng.negative_binomial(2, 0.4, 37) if name == "dispersion" else rng.standard_t(4, 37)
-    draws = bg.fit(program, {"x": x}, method=bg.NUTS(), seed=7).parameters[name]
+    draws = bg.fit(program, {"x": x}, method=bg.NUTS(num_samples=600), seed=7).parameters[name]
     logs = prior.logpdf(grid) + log_density(grid[:, None], x[None]).sum(1)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()

@@ -37,7 +37,7 @@ def test_a_linear_regression_has_its_normal_inverse_gamma_posterior():
     response = 1.0 - 0.5 * dose + 2 * sex + rng.normal(0, 0.7, 29)
     program = bg.GenerativeProgram(line, label=None)
     assert program.plan.rowwise == ("response",)
-    fit = bg.fit(program, {"response": response, "dose": dose, "sex": sex}, method=bg.NUTS(), seed=5)
+    fit = bg.fit(program, {"response": response, "dose": dose, "sex": sex}, method=bg.NUTS(num_samples=600), seed=5)
     assert fit.attributes["path"] == "whitened"
     mean, relative, shape, scale = normal_inverse_gamma(np.stack([np.ones(29), dose, sex], axis=1), response)
     weights = fit.parameters["weights"]
@@ -81,7 +81,7 @@ def test_a_logistic_regression_has_the_posterior_that_quadrature_finds():
     ill = (rng.random(31) < 1 / (1 + np.exp(0.5 - dose - 2 * age))).astype(float)
     program = bg.GenerativeProgram(logistic, label=None)
     assert program.plan.rowwise == ("ill",)
-    fit = bg.fit(program, {"age": age, "ill": ill, "dose": dose}, method=bg.NUTS(), seed=6)
+    fit = bg.fit(program, {"age": age, "ill": ill, "dose": dose}, method=bg.NUTS(num_samples=600), seed=6)
     assert fit.attributes["path"] == "whitened"
     mean, covariance = logistic_by_quadrature(np.stack([np.ones(31), dose, age], axis=1), ill)
     assert_moments(fit.parameters["weights"], mean, covariance, "weights")
