@@ -20,7 +20,7 @@ def shortened(text: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
-def counted(values: Iterable[Any]) -> str | None:
+def counted(values: Iterable[object]) -> str | None:
     """The number of names and the first five; None without names."""
     names = list(values)
     return f"{len(names)} ({quote_some(names, 5)})" if names else None
@@ -38,7 +38,7 @@ def amount(value: float | None) -> str | None:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
 
 
-def quote_some(values: Iterable[Any], limit: int = 10) -> str:
+def quote_some(values: Iterable[object], limit: int = 10) -> str:
     """At most `limit` values as text for a message, and the number of others."""
     sequence = values if isinstance(values, Sequence) else list(values)
     start = [v.item() if isinstance(v, np.generic) and v.dtype.kind in "biufU" else v for v in sequence[:limit]]

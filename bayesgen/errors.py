@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -58,13 +58,13 @@ class LabelSwitchingWarning(BayesgenWarning):
     """Draws of a mixture may swap the names of its components, which mean nothing until they are put in order."""
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Whether it is a whole number, and no truth value."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def check_whole(
-    name: str, value: Any, least: int, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
+    name: str, value: object, least: int, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
 ) -> None:
     """Refuse an argument that is not a whole number of at least `least`; `name` is what the message calls it."""
     if not is_whole(value) or value < least:

@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -55,6 +54,6 @@ class LogDensity(abc.ABC):
         return False
 
     @property
-    def owner(self) -> Any:
+    def owner(self) -> object:
         """The object whose lifetime compiled functions have; None where all of this structure share them."""
         return None

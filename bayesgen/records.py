@@ -8,11 +8,14 @@ may then be tracers, batches or placeholders, which would not pass the checks ma
 import dataclasses
 import functools
 import numbers
-from collections.abc import Hashable
-from typing import Any, TypeVar, dataclass_transform
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Record = TypeVar("Record")
 
@@ -63,7 +66,7 @@ def record(cls: type[Record]) -> type[Record]:
 
 
 @functools.cache
-def field_names(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def field_names(cls: "type[DataclassInstance]") -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of a record's leaves, and of its static fields."""
     fields = dataclasses.fields(cls)
     fixed = tuple(field.name for field in fields if field.metadata.get("static"))
@@ -73,14 +76,14 @@ def field_names(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def register_pytree(cls: type, leaves: tuple[str, ...], fixed: tuple[str, ...]) -> None:
     """Register a class as a pytree, with attributes that are leaves and (hashable) static attributes."""
 
-    def flatten_with_keys(instance: Any) -> tuple[Any, Hashable]:
+    def flatten_with_keys(instance: object) -> tuple[tuple, Hashable]:
         children = tuple((jax.tree_util.GetAttrKey(name), getattr(instance, name)) for name in leaves)
         return children, tuple(getattr(instance, name) for name in fixed)
 
-    def flatten(instance: Any) -> tuple[Any, Hashable]:
+    def flatten(instance: object) -> tuple[tuple, Hashable]:
         return tuple(getattr(instance, name) for name in leaves), tuple(getattr(instance, name) for name in fixed)
 
-    def unflatten(structure: Any, children: Any) -> Any:
+    def unflatten(structure: Any, children: Iterable) -> object:
         fields = (*zip(leaves, children, strict=True), *zip(fixed, structure, strict=True))
         return fill(object.__new__(cls), **dict(fields))
 
@@ -102,13 +105,13 @@ def copied(instance: Record, **fields: Any) -> Record:
     return fill(object.__new__(cls), **(kept | fields))
 
 
-def written(instance: Any) -> str:
+def written(instance: "DataclassInstance") -> str:
     """The record as a call of its constructor."""
     shown = [f"{field.name}={getattr(instance, field.name)!r}" for field in dataclasses.fields(instance) if field.repr]
     return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
-def equal(one: Any, other: Any) -> Any:
+def equal(one: "DataclassInstance", other: object) -> bool:
     """Whether two objects have equal fields, NaN equal to NaN; `NotImplemented` for different types."""
     if type(one) is not type(other):
         return NotImplemented
@@ -148,7 +151,7 @@ def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fcmM")
 
 
-def content_hash(instance: Any) -> int:
+def content_hash(instance: object) -> int:
     """A hash of a record by content, for records that are keys: `__hash__ = content_hash`."""
     leaves, structure = jax.tree.flatten(instance)
     return hash((structure, *(_bytes(np.asarray(leaf)) for leaf in leaves)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, check_whole, warn
@@ -73,7 +74,9 @@ class Binned(Kind):
     edges: tuple[float, ...] | None
     tails: tuple[float, float] | None
 
-    def __init__(self, num_bins: int | None = None, edges: Any = None, tails: Any = None) -> None:
+    def __init__(
+        self, num_bins: int | None = None, edges: ArrayLike | None = None, tails: ArrayLike | None = None
+    ) -> None:
         if num_bins is not None:
             check_whole("Binned: num_bins", num_bins, 2, DataError)
         ends = None if edges is None else _as_edges(edges)
@@ -238,7 +241,7 @@ def constant_columns(columns: Sequence[str]) -> str:
     )
 
 
-def _as_edges(edges: Any) -> tuple[float, ...]:
+def _as_edges(edges: ArrayLike) -> tuple[float, ...]:
     try:
         array = np.asarray(edges, np.float64)
     except (TypeError, ValueError):
@@ -252,7 +255,7 @@ def _as_edges(edges: Any) -> tuple[float, ...]:
     return tuple(array.tolist())
 
 
-def _as_tails(tails: Any, edges: Sequence[float] | None) -> tuple[float, float]:
+def _as_tails(tails: ArrayLike, edges: Sequence[float] | None) -> tuple[float, float]:
     try:
         left, right = np.broadcast_to(np.asarray(tails, np.float64), (2,)).tolist()
     except (TypeError, ValueError):

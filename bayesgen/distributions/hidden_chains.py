@@ -9,15 +9,15 @@ Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the I
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray
+from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Result
 
 # The forward-backward algorithm, in probabilities where these do not underflow, else in logs.
 #
@@ -28,6 +28,7 @@ from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray
 # pass is a small loop of its own, which XLA fuses for CPUs, ten times as fast: see benchmarks/hidden_markov.py.
 # Transfer matrices of blocks of steps, and an associative scan, were not faster up to 5,000 steps.
 
+P = ParamSpec("P")
 UNROLLED_STATES = 20  # up to which sums over states are unrolled, which is faster but compiles longer
 
 First: TypeAlias = Float[jax.Array, " S *#batch"]
@@ -37,12 +38,12 @@ Active: TypeAlias = Bool[jax.Array, " T *#batch"] | None
 Counts: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def _with_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_batches(function: Callable[P, Result]) -> Callable[P, Result]:
     """A jitted function of arrays with batches last, in which `vmap` adds one more batch axis."""
     mapped = custom_vmap(function)
 
     @mapped.def_vmap
-    def _(size: int, is_mapped: Any, *arrays: Any) -> Any:
+    def _(size: int, is_mapped: Sequence[bool], *arrays: jax.Array) -> tuple:
         turned = jax.tree.map(
             lambda array, is_one: jnp.moveaxis(array, 0, -1) if is_one else array[..., None], arrays, tuple(is_mapped)
         )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import lax
+from numpy.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
@@ -58,7 +59,9 @@ class PiecewiseUniform(dist.Distribution):
     arg_constraints = {"probs": constraints.simplex}  # noqa: RUF012 - of a library that reads it
     pytree_data_fields = ("edges", "probs", "tails")
 
-    def __init__(self, edges: Any, probs: Any, tails: Any = None, *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, edges: ArrayLike, probs: ArrayLike, tails: ArrayLike | None = None, *, validate_args: bool | None = None
+    ) -> None:
         # NumPy arrays stay NumPy arrays while a program is traced, so that rows can be summarised by them
         self.edges, self.tails = precise(edges), None if tails is None else precise(tails)
         self.probs = precise(probs)

@@ -10,12 +10,13 @@ import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Kind, Schema, as_weights, lone_rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int, Values
 
 from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of
 
@@ -173,7 +174,7 @@ class Family(abc.ABC):
     def likelihood(self) -> Likelihood:
         """The likelihood of rows, with its sufficient statistic."""
 
-    def summarize(self, values: Any, weights: Array | None = None) -> Summary:
+    def summarize(self, values: Values, weights: Array | None = None) -> Summary:
         """Summarise rows of one class: values (n,) or (n, D).
 
         Raises:
@@ -208,7 +209,7 @@ class Family(abc.ABC):
         check_axes(family, summary)
         return family, summary
 
-    def update(self, data: Any, weights: Array | None = None) -> Self:
+    def update(self, data: Values | Summary, weights: Array | None = None) -> Self:
         """Return the posterior: a family of the same type.
 
         Args:
@@ -221,11 +222,11 @@ class Family(abc.ABC):
         family, summary = self._prepared(data, weights, "update")
         return family._updated(summary)
 
-    def log_evidence(self, data: Any, weights: Array | None = None) -> float | Float[Array, ""]:
+    def log_evidence(self, data: Values | Summary, weights: Array | None = None) -> float | Float[Array, ""]:
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
         return as_float(self.log_evidence_terms(data, weights).sum())
 
-    def log_evidence_terms(self, data: Any, weights: Array | None = None) -> Float[ArrayOrNumber, "..."]:
+    def log_evidence_terms(self, data: Values | Summary, weights: Array | None = None) -> Float[ArrayOrNumber, "..."]:
         """The log evidence term by term, for each parameter vector that has a prior of its own."""
         family, summary = self._prepared(data, weights, "log_evidence")
         return family._log_evidence(summary)
@@ -306,7 +307,7 @@ class Family(abc.ABC):
         """The class-conditional densities of rows, the parameters integrated out."""
 
     @property
-    def coordinates(self) -> dict[str, tuple[str, Any]]:
+    def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """Sites that are transformed parameters: site -> (parameter, NumPyro transform of it)."""
         return {}
 
@@ -314,7 +315,7 @@ class Family(abc.ABC):
         """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""
         raise NotImplementedError
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """Name of an axis other than that of classes -> the names along it, of a block of these columns."""
         return {"feature": list(columns), "feature_2": list(columns)}
 
@@ -441,7 +442,7 @@ def _num_columns(summary: Any) -> int | None:
     return shape[0] if shape else None
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
     if isinstance(value, np.ndarray | jax.Array):
         return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"

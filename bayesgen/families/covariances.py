@@ -3,7 +3,6 @@
 import abc
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from bayesgen.statistics import Moments, PatternMoments, Summary, expected_momen
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, TableShape, check_counted
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, Stated, TableShape, check_counted
 
 SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
@@ -42,7 +41,7 @@ def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> F
     return covariances if np.linalg.eigvalsh(correlations).min() > SINGULAR else None
 
 
-def check_scale(scale: Any) -> None:
+def check_scale(scale: Stated) -> None:
     """Refuse a scale matrix that is not symmetric and positive definite. None, distributions and tracers pass."""
     if not isinstance(scale, np.ndarray):
         return

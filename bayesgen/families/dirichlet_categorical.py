@@ -1,7 +1,7 @@
 """Dirichlet-categorical: columns with a finite number of values, and the class prior."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpyro.distributions as dist
@@ -10,7 +10,7 @@ from bayesgen.data import CATEGORICAL, Categorical, Schema
 from bayesgen.errors import ModelError
 from bayesgen.records import record
 from bayesgen.statistics import CategoricalLikelihood
-from bayesgen.typing import Array, Int
+from bayesgen.typing import Array, Category, Int
 
 from .base import default_family
 from .dirichlet import DirichletFamily
@@ -76,7 +76,7 @@ class DirichletCategorical(DirichletFamily):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature", "category")}
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """The values of a single column; codes where several columns have different ones."""
         values = schema.categories[columns[0]]
         names = range(len(values)) if columns[1:] else [str(value) for value in values]

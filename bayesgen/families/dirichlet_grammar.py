@@ -13,7 +13,7 @@ from bayesgen.distributions import GrammarLikelihood, GrammarRules, Probabilisti
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Category, Float, Int
 
 from .base import OpenFamily, Traits
 from .dirichlet import DirichletFamily
@@ -189,7 +189,7 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {name: ("class", f"{name}_rule") for name in self.places}
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """The rules, as they are written."""
         names = self.rules.rule_names
         return {f"{name}_rule": list(names[place]) for name, place in self.places.items()}

@@ -16,7 +16,7 @@ from bayesgen.errors import ModelError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
-from bayesgen.typing import Array, Int
+from bayesgen.typing import Array, Category, Int
 
 from .base import Family, IncompleteFamily, Key, OpenFamily, ParameterTables, Traits
 from .dirichlet import DirichletTables, relative_frequencies
@@ -328,7 +328,7 @@ class DirichletHiddenMarkov(OpenFamily):
         emissions = {name: ("class", "state", *axes[1:]) for name, axes in self.emissions.parameter_axes().items()}
         return {"initial": ("class", "state"), "transition": ("class", "state", "next_state"), **emissions}
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """Numbers of the states, and the names of the emissions' axes."""
         states = range(self.num_states)
         return {**self.emissions.axis_names(schema, columns), "state": states, "next_state": states}

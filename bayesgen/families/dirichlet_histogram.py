@@ -11,7 +11,7 @@ from bayesgen.distributions import PiecewiseUniform
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import HistogramLikelihood
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Category, Float, Int
 
 from .base import ParameterTables, default_family, shown
 from .dirichlet import DirichletFamily
@@ -64,7 +64,12 @@ class DirichletHistogram(DirichletFamily):
     kind = Binned()
 
     def __init__(
-        self, num_bins: int | None = None, concentration: Stated = 1.0, *, edges: Any = None, tails: Any = None
+        self,
+        num_bins: int | None = None,
+        concentration: Stated = 1.0,
+        *,
+        edges: Any = None,
+        tails: Any = None,
     ) -> None:
         check_positive("DirichletHistogram", concentration=concentration)
         is_stated = num_bins is not None or edges is not None  # else a schema may say another number than the default
@@ -158,7 +163,7 @@ class DirichletHistogram(DirichletFamily):
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature", "bin")}
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """The bins of a single column; numbers of bins where several columns have different ones."""
         bins = schema.bins(columns[0])
         names = range(bins.num_bins) if columns[1:] else list(bins.names)

@@ -24,7 +24,7 @@ from bayesgen.errors import ModelError, PredictionError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import chunks
 from bayesgen.statistics import Cells, RowDensity, Summary, Sums, namespace, sum_log_rising_of_cells
-from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Category, Float, Int, Real, Values
 
 from .base import IncompleteFamily, ParameterTables, Traits, default_family, shown
 from .dirichlet import DirichletFamily, check_unique, shares
@@ -33,7 +33,7 @@ from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_c
 COLUMN = "data"
 
 
-def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...] | None:
+def symbols_of(data: Values, size: int | None, end: bool) -> tuple[Hashable, ...] | None:
     """The alphabet of data: its symbols, sorted; None where data are codes 0, 1, ... of a known number of symbols.
 
     Args:
@@ -64,7 +64,7 @@ def symbols_of(data: Any, size: int | None, end: bool) -> tuple[Hashable, ...] |
 
 
 def codes_of(
-    data: Any, symbols: Sequence[Hashable] | None, size: int, end: bool
+    data: Values, symbols: Sequence[Hashable] | None, size: int, end: bool
 ) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"] | None]:
     """The padded codes of sequences, and a mask of the observed time steps; None where all are.
 
@@ -82,7 +82,7 @@ def codes_of(
     return schema.encode_cells(read_table({COLUMN: cells}), [COLUMN])
 
 
-def _schema(data: Any, symbols: Sequence[Hashable] | None, end: bool = False) -> Schema:
+def _schema(data: Values, symbols: Sequence[Hashable] | None, end: bool = False) -> Schema:
     categories = {} if symbols is None else {COLUMN: tuple(symbols)}
     declared = Schema(kinds={COLUMN: SequenceOf(end=end)}, categories=categories)
     return declared.resolve(read_table({COLUMN: data}), None)
@@ -367,7 +367,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
             family = self.replace(symbols=symbols_of(data, size, self.end))
         return super(DirichletMarkov, family)._prepared(data, weights, verb)
 
-    def summarize(self, values: Any, weights: Array | None = None) -> Summary:
+    def summarize(self, values: Values, weights: Array | None = None) -> Summary:
         """Summarise sequences: strings, lists of symbols, or a padded array of codes."""
         size = self.contexts.num_symbols - self.end
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
@@ -425,7 +425,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
             return axes
         return {"initial": ("class", "symbol") if self.order == 1 else ("class", "start", "symbol")} | axes
 
-    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """Symbols, "$" for the end; contexts as they are written, those of the start after "^"."""
         symbols = [str(symbol) for symbol in schema.categories[columns[0]]] + ["$"] * self.end
         contexts = self._contexts(len(symbols))

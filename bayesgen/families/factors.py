@@ -148,7 +148,9 @@ class FactorTransform(Transform):
         """NaN: one site does not determine the covariance, which the program records beside the sites."""
         return jnp.full((), jnp.nan)
 
-    def log_abs_det_jacobian(self, x: Any, y: Float[Array, "..."], intermediates: Any = None) -> Float[Array, "..."]:
+    def log_abs_det_jacobian(
+        self, x: Float[Array, "..."], y: Float[Array, "..."], intermediates: None = None
+    ) -> Float[Array, "..."]:
         """Log-Jacobian of the site `y` by loadings and noise, without that of the rotation."""
         return jnp.zeros(())
 
@@ -178,7 +180,9 @@ class ToDiagonal(FactorTransform):
     def __call__(self, x: Float[Array, "*draws D D"]) -> Float[Array, "*draws k"]:
         return self._loadings(x).diagonal(axis1=-2, axis2=-1)
 
-    def log_abs_det_jacobian(self, x: Any, y: Float[Array, "... k"], intermediates: Any = None) -> Float[Array, "..."]:
+    def log_abs_det_jacobian(
+        self, x: Float[Array, "..."], y: Float[Array, "... k"], intermediates: None = None
+    ) -> Float[Array, "..."]:
         """Loadings that are made triangular with the diagonal y are a volume of prod_j |y_j|^(k - j).
 
         Source: Muirhead (1982), Aspects of Multivariate Statistical Theory, theorem 2.1.13.

@@ -230,7 +230,7 @@ def argument_names(fields: Sequence[str]) -> str:
     return ", ".join(ARGUMENTS.get(name, name) for name in fields)
 
 
-def check_positive(family: str, **values: Any) -> None:
+def check_positive(family: str, **values: Stated) -> None:
     """Refuse hyperparameters that are not positive and finite, by name. None, distributions and tracers pass."""
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):

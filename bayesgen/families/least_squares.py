@@ -18,7 +18,7 @@ from bayesgen.statistics import Moments, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .covariances import SINGULAR
-from .hyperparameters import Names, check_counted
+from .hyperparameters import Names, Stated, check_counted
 from .special import shrinkage
 
 
@@ -281,7 +281,7 @@ def as_matrix(precision: Float[ArrayOrNumber, "..."], num_features: int) -> Floa
     return precision if precision.ndim > 1 else xp.eye(num_features) * precision
 
 
-def check_precision(family: str, precision: Any) -> None:
+def check_precision(family: str, precision: Stated) -> None:
     """Refuse a precision that is not positive (definite) and finite."""
     if precision is None or isinstance(precision, dist.Distribution | jnp.ndarray):
         return
@@ -299,7 +299,7 @@ def check_precision(family: str, precision: Any) -> None:
         )
 
 
-def check_intercept(family: str, mean: Any, kappa: Any, center: Any, intercept: bool) -> None:
+def check_intercept(family: str, mean: Stated, kappa: Stated, center: Stated, intercept: bool) -> None:
     """Refuse an invalid kappa or center, and a prior mean or center without an intercept."""
     if not isinstance(kappa, dist.Distribution):
         number = np.asarray(kappa, np.float64)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -32,11 +32,14 @@ from bayesgen.statistics import (
     check_rows,
     sufficient_statistics,
 )
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.typing import Array, Bool, Float, Values
 
 from .closed_response import ClosedResponse, refuse_missing_everywhere, refuse_unseen
 from .conjugate import Block, Conjugate
 from .function import LABEL, BlocksFunction
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def check_kind_of_sequences(column: str, kind: Kind, family: Family) -> None:
@@ -194,7 +197,7 @@ class BlockModel(ConcreteModel[Labelled]):
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
     class_prior: ClassPrior | None
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
         kinds = {
             column: family.kind_of_column(index)
@@ -363,7 +366,9 @@ class BlockModel(ConcreteModel[Labelled]):
         return family.likelihood if shape.num_categories is None else family.resolve(shape).likelihood
 
 
-def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any, Bool[np.ndarray, "n D"] | None]:
+def _encoded(
+    schema: Schema, table: Table, columns: Sequence[str]
+) -> tuple["np.ndarray | csr_array", Bool[np.ndarray, "n D"] | None]:
     """The cells of a block and a mask, see `Schema.encode_cells`; its last column may be the response."""
     if schema.response is None or schema.response.name not in columns:
         return schema.encode_cells(table, columns)
@@ -377,7 +382,7 @@ def _encoded(schema: Schema, table: Table, columns: Sequence[str]) -> tuple[Any,
     return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_observed], 1)
 
 
-def refuse_classes(model: Model, y: Any, declared: Schema) -> None:
+def refuse_classes(model: Model, y: Values | None, declared: Schema) -> None:
     """Refuse labels, and declared classes, for a model without classes.
 
     Raises:

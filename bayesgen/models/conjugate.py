@@ -17,7 +17,7 @@ from bayesgen.statistics import (
     flatten_rows,
     namespace,
 )
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.typing import Array, Bool, Category, Float
 
 from .closed_response import ClosedResponse
 
@@ -64,7 +64,7 @@ class Conjugate:
 
     class_prior: Family | None
     blocks: tuple[Block, ...]
-    classes: tuple[Any, ...] = static()
+    classes: tuple[Category, ...] = static()
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
     advice: Advice = static(default=Advice(), init=False)
 
@@ -239,9 +239,9 @@ class Conjugate:
         """The prefix of the names of a block's axes, where there are several blocks."""
         return f"{block.name}_" if len(self.blocks) > 1 else ""
 
-    def coordinates(self, schema: Schema) -> dict[str, Sequence[Any]]:
+    def coordinates(self, schema: Schema) -> dict[str, Sequence[Category]]:
         """Axis -> the names along it: labels, and those of the families."""
-        coordinates: dict[str, Sequence[Any]] = {}
+        coordinates: dict[str, Sequence[Category]] = {}
         if self.class_prior is not None:
             coordinates["class"] = [str(label) for label in self.classes]
         for block in self.blocks:

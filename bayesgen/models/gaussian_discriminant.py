@@ -1,7 +1,6 @@
 """`GaussianDiscriminant`: real columns jointly normal given the class."""
 
 import dataclasses
-from typing import Any
 
 from bayesgen.data import Schema, Table
 from bayesgen.errors import ModelError
@@ -9,6 +8,7 @@ from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, 
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
+from bayesgen.typing import Values
 
 from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
@@ -87,7 +87,7 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
     def _blocks(self) -> NaiveBayes:
         return NaiveBayes({"real": self.family}, self.class_prior)
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return self._blocks.infer_schema(table, y, declared)
 
     def concrete(self, schema: Schema) -> ConcreteModel:

@@ -1,12 +1,12 @@
 """`JointGaussianRegression`: columns and response jointly normal."""
 
 import dataclasses
-from typing import Any
 
 from bayesgen.data import Schema, Table
 from bayesgen.errors import DataError
 from bayesgen.families import NormalInverseWishart
 from bayesgen.program import ConcreteModel, Response
+from bayesgen.typing import Values
 
 from .blocks import BlockModel
 from .closed_response import JointNormalResponse, Regression, check_prior, regression_schema
@@ -50,7 +50,7 @@ class JointGaussianRegression(Regression):
     def __post_init__(self) -> None:
         check_prior(self, self.prior, NormalInverseWishart)
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """The columns are real, and the response is called y."""
         schema = regression_schema(self, table, declared)
         assert schema.response is not None

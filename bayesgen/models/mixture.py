@@ -12,7 +12,7 @@ from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import fill
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
-from bayesgen.typing import Int
+from bayesgen.typing import Int, Values
 
 from .conjugate import Conjugate
 
@@ -74,7 +74,7 @@ class Mixture(Recipe[ClassLabel]):
         """The names of the components, which are the classes."""
         return tuple(range(self.num_components))
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """The schema of the model, with the components as classes.
 
         Raises:
@@ -143,7 +143,7 @@ class ConcreteMixture(Mixture, ConcreteModel):
         return self.model.bind(schema)
 
 
-def refuse_labels(y: Any) -> None:
+def refuse_labels(y: Values | None) -> None:
     """Refuse labels.
 
     Raises:

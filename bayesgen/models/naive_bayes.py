@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_kind, uniform_kind
 from bayesgen.errors import ModelError
@@ -10,6 +9,7 @@ from bayesgen.families import DirichletCategorical, Family, default_family
 from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
+from bayesgen.typing import Values
 
 from .blocks import check_kind_of_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
@@ -94,7 +94,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         families = frozenset(self.families.items()) if isinstance(self.families, Mapping) else self.families
         return hash((families, self.class_prior, self.structure, self.dependence_prior))
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
         if self.class_prior is None:
             refuse_classes(self, y, declared)

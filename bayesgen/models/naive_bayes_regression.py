@@ -20,7 +20,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, Bool, Float
+from bayesgen.typing import Array, Bool, Float, Values
 
 from .blocks import BlockModel
 from .closed_response import (
@@ -74,7 +74,7 @@ class NaiveBayesRegression(Regression):
         check_prior(self, self.prior, LinearNormalInverseGamma)
         check_prior(self, self.response_prior, NormalInverseGamma, "response_prior")
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         refuse_sparse(type(self).__name__, table)
         return regression_schema(self, table, declared)
 
@@ -106,7 +106,7 @@ class ColumnsOfResponse(BlockModel):
     def closed_response(self) -> "NaiveResponse":
         return NaiveResponse()
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return NaiveBayesRegression().infer_schema(table, y, declared)
 
     def read(self, schema: Schema, table: Table) -> Rows:

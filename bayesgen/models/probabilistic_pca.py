@@ -2,9 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from bayesgen.data import REAL, Rows, Schema, Table
 from bayesgen.describe import described, quote_some
@@ -13,7 +14,7 @@ from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_f
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content, fill
 from bayesgen.statistics import Moments, SufficientStatistics
-from bayesgen.typing import Bool, Float, Real
+from bayesgen.typing import Bool, Float, Real, Values
 
 from .blocks import BlockModel, refuse_classes
 from .closed_response import check_prior
@@ -70,7 +71,7 @@ class FactorCoordinates:
         means = np.einsum("nkl,nl->nk", inverses, residuals @ loadings)
         return cls(means, noise * inverses, loadings)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """The means."""
         return np.array(self.mean, dtype=dtype, copy=copy)
 
@@ -146,7 +147,7 @@ class ProbabilisticPCA(Recipe):
                 f"out, LowRankNormal() with its other arguments, or give ProbabilisticPCA({stated})."
             )
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """All columns are real.
 
         Raises:

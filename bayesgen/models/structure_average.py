@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,7 +13,7 @@ from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import record
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Array, Float, Values
 
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
@@ -98,13 +97,13 @@ class ConjugateStructures(Conjugate):
             blocks.append((block.name, density.mixed(shared.family.row_predictive(), *logs)))
         return log_class_probs, blocks
 
-    def _in_best(self, dependent: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _in_best(self, dependent: Mapping[str, np.ndarray], shared: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The parameters of the most probable structure (a column of equal odds depends on the class)."""
         best = {name: odds >= 0 for name, odds in self.log_odds.items()}
         return self._in_structure(best, dependent, shared)
 
     def _in_structure(
-        self, structure: Mapping[str, Any], dependent: Mapping[str, Any], shared: Mapping[str, Any]
+        self, structure: Mapping[str, np.ndarray], dependent: Mapping[str, np.ndarray], shared: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Choose each column's parameters. Structures may have leading axes, as the parameters then have."""
         chosen = {name: value for name, value in dependent.items() if name.startswith("class_")}
@@ -183,7 +182,7 @@ class StructureAverage(ConcreteModel):
     def blocks(self) -> Sequence[tuple[str, Family, Sequence[str]]]:
         return self.classifier.blocks
 
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return self.classifier.infer_schema(table, y, declared)
 
     def read(self, schema: Schema, table: Table) -> Rows:
@@ -195,7 +194,7 @@ class StructureAverage(ConcreteModel):
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return self.classifier.statistics(schema)
 
-    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+    def with_scale(self, schema: Schema, summaries: Mapping[str, np.ndarray]) -> Schema:
         return self.classifier.with_scale(schema, summaries)
 
     def with_components(self, num_components: int) -> Recipe:

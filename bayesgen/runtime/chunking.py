@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from bayesgen.typing import Shaped
+
+Tree = TypeVar("Tree")  # a pytree of arrays
 
 TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB as float64
 CHECKED_CELLS = 1 << 18  # of a chunk for checks, whose temporary arrays stay small
@@ -69,8 +71,8 @@ def pad(array: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "si
 
 
 def over_chunks(
-    function: Callable[[Any], Any],
-    rows: Any,
+    function: Callable[[Tree], Any],
+    rows: Tree,
     num_rows: int,
     size: int,
     *,

@@ -10,18 +10,22 @@ import functools
 import string
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ParamSpec, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
 import scipy.special
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from numpyro.ops.provenance import track_deps_jaxpr
 
-Value = Any  # an array, or a JAX array of keys
+from bayesgen.typing import Array, Result
+
+P = ParamSpec("P")
+Value: TypeAlias = Array  # keys are JAX arrays, too
+Variable: TypeAlias = Var | Literal
 
 
-def needed_equations(jaxpr: Jaxpr, results: Sequence[Any]) -> list[Any]:
+def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn]:
     """The equations of a jaxpr on which these of its variables depend, in order."""
     needed, equations = {var for var in results if not isinstance(var, Literal)}, []
     for equation in reversed(jaxpr.eqns):
@@ -59,7 +63,7 @@ class Traced:
         return Traced(self.jaxpr, choose(self.results))
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Variable]:
         """The variables of the results."""
         return [self.jaxpr.jaxpr.outvars[place] for place in jax.tree.leaves(self.results)]
 
@@ -70,7 +74,7 @@ class Traced:
         return jax.tree.map(lambda place: jax.ShapeDtypeStruct(avals[place].shape, avals[place].dtype), self.results)
 
     @functools.cached_property
-    def equations(self) -> list[Any]:
+    def equations(self) -> list[JaxprEqn]:
         """The equations that the results need."""
         return needed_equations(self.jaxpr.jaxpr, self.variables)
 
@@ -87,7 +91,7 @@ class Traced:
         found = jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
         return jax.tree.map(lambda place: found[place], self.results)
 
-    def sources(self, *names: Any) -> Any:
+    def sources(self, *names: object) -> Any:
         """For each result, the names of the arguments that it depends on.
 
         Args:
@@ -98,11 +102,15 @@ class Traced:
 
 
 def _evaluated(
-    jaxpr: Jaxpr, equations: Sequence[Any], results: Sequence[Any], constants: Sequence[Value], values: Sequence[Value]
+    jaxpr: Jaxpr,
+    equations: Sequence[JaxprEqn],
+    results: Sequence[Variable],
+    constants: Sequence[Value],
+    values: Sequence[Value],
 ) -> list[Value]:
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *values), strict=True))
 
-    def value_of(operand: Any) -> Value:
+    def value_of(operand: Variable) -> Value:
         return _as(operand.val, operand) if isinstance(operand, Literal) else known[operand]
 
     for equation in equations:
@@ -118,7 +126,7 @@ def _whole(closed: ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
     return _evaluated(jaxpr, needed_equations(jaxpr, jaxpr.outvars), jaxpr.outvars, closed.consts, values)
 
 
-def _results(equation: Any, values: Sequence[Value]) -> Sequence[Value]:
+def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     name, parameters = equation.primitive.name, equation.params
     inner = [value for value in parameters.values() if isinstance(value, ClosedJaxpr)]
     if name in CALLS and len(inner) == 1:
@@ -134,9 +142,9 @@ def _results(equation: Any, values: Sequence[Value]) -> Sequence[Value]:
 CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 
 
-def _as(value: Value, variable: Any) -> Value:
+def _as(value: Value, variable: Variable) -> Value:
     """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
-    dtype = variable.aval.dtype
+    dtype = variable.aval.dtype  # type: ignore[attr-defined]
     return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
 
 
@@ -147,7 +155,7 @@ def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return (numerator - np.fmod(numerator, denominator)) // denominator
 
 
-_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+_ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
     "abs": np.abs,
     "add": np.add,
     "and": np.bitwise_and,
@@ -202,7 +210,7 @@ def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int, int, int
     return np.pad(x, [(low, high) for low, high, _ in edges], constant_values=filling)
 
 
-def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Any) -> np.ndarray:
+def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
     """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
     contracted, batches = dimension_numbers
     letters = iter(string.ascii_letters)
@@ -248,14 +256,14 @@ def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str,
     return np.moveaxis(found, range(len(batch_shape), found.ndim), numbers.offset_dims)
 
 
-def _filling(dtype: np.dtype, stated: Any) -> Any:
+def _filling(dtype: np.dtype, stated: float | None) -> float:
     """The value of a gather outside of its array: as stated or, as in JAX, NaN or an extreme integer."""
     if stated is not None or dtype.kind in "fc":
         return np.nan if stated is None else stated
     return dtype.kind == "b" or (np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
 
 
-def _cumulative(function: Any) -> Callable[..., Any]:
+def _cumulative(function: Callable[..., np.ndarray]) -> "Rule":
     def rule(values: Sequence[Value], parameters: Mapping[str, Any]) -> np.ndarray:
         (x,), axis = values, parameters["axis"]
         return np.flip(function(np.flip(x, axis), axis), axis) if parameters["reverse"] else function(x, axis)
@@ -263,11 +271,12 @@ def _cumulative(function: Any) -> Callable[..., Any]:
     return rule
 
 
-def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reduction(function: Callable[..., Value]) -> "Rule":
     return lambda values, parameters: function(values[0], axis=tuple(parameters["axes"]))
 
 
-_RULES: Mapping[str, Callable[[Sequence[Value], Mapping[str, Any]], Any]] = {
+Rule: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+_RULES: Mapping[str, Rule] = {
     "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
     "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
     "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
@@ -305,7 +314,7 @@ class Owned(Protocol):
     """The first argument of an `OwnedJit`."""
 
     @property
-    def owner(self) -> Any:
+    def owner(self) -> object:
         """The object whose lifetime compiled functions have; None where they are shared."""
 
 
@@ -337,17 +346,17 @@ class OwnedJit:
         return jitted or self._of_owner.setdefault(owner, jax.jit(_copy(self._function), **self._options))
 
 
-def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
+def _copy(function: Callable[P, Result]) -> Callable[P, Result]:
     """The function as another object, by which JAX caches compiled code."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
         return function(*args, **kwargs)
 
     return call
 
 
-def compiled(method: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def compiled(method: Callable[P, Result], **options: Any) -> Callable[P, Result]:
     """A method of a pytree compiled by `jax.jit`, with these options, as a plain function.
 
     One operation at a time each would be compiled by itself, dozens for one density.
@@ -355,7 +364,7 @@ def compiled(method: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     jitted = jax.jit(method, **options)
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> Result:
         return jitted(*args, **kwargs)
 
     return call

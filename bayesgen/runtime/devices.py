@@ -10,12 +10,14 @@ import contextvars
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ParamSpec
 
 import jax
 
 from bayesgen.errors import BayesgenError, DataError
 from bayesgen.typing import Result
+
+P = ParamSpec("P")
 
 # in a process forked after JAX has run, the threads of JAX do not exist, and calls of JAX never return
 _jax = {"has run": False, "was lost": False}
@@ -100,12 +102,12 @@ def placed(work: float) -> Iterator[jax.Device]:
         yield device
 
 
-def carrying(function: Callable[..., Result]) -> Callable[..., Result]:
+def carrying(function: Callable[P, Result]) -> Callable[P, Result]:
     """The function, with the JAX device and precision of this thread when run in another one."""
     config: Any = jax.config
     device, precise = config.jax_default_device, config.jax_enable_x64
 
-    def run(*args: Any, **kwargs: Any) -> Result:
+    def run(*args: P.args, **kwargs: P.kwargs) -> Result:
         with jax.enable_x64(precise), jax.default_device(device):
             return function(*args, **kwargs)
 

@@ -86,7 +86,7 @@ def interrupts_kept() -> Iterator[None]:
     """
     usual = sys.unraisablehook
 
-    def hook(unraisable: Any) -> None:
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
         if unraisable.exc_type is KeyboardInterrupt:
             threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # after the collection
         else:
@@ -136,7 +136,7 @@ def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
 class _Shared:
     """A context of the whole process: the first user enters it, and the last one ends it."""
 
-    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
         self._lock, self._users = threading.Lock(), 0
         self._make, self._ends = make, contextlib.ExitStack()
 
@@ -163,7 +163,7 @@ def _libraries() -> ThreadpoolController:
 SINGLE_THREADED_BLAS = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))
 
 
-def _warnings_kept() -> AbstractContextManager[Any]:
+def _warnings_kept() -> AbstractContextManager[object]:
     """A context that restores the filters of warnings, and where warnings are shown.
 
     Both belong to the process, and pandas 2 changes them temporarily in each of its threads: two threads that do so at

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 import scipy.special
+from numpy.typing import ArrayLike
 
 from bayesgen.data import whole_numbers
 from bayesgen.errors import DataError
@@ -74,7 +75,7 @@ def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " ends"]) -> Fl
     return totals
 
 
-def precise(values: Any) -> Shaped[Array, "..."]:
+def precise(values: ArrayLike) -> Shaped[Array, "..."]:
     """NumPy arrays in float64, because logarithms of float32 values lose digits; JAX arrays as they are."""
     return values if isinstance(values, jax.Array) else np.asarray(values, np.float64)
 

@@ -3,12 +3,13 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+from numpy.typing import ArrayLike
 from numpyro.distributions.distribution import Distribution, ExpandedDistribution, Independent, MaskedDistribution
 
 from bayesgen.data import Rows
@@ -297,8 +298,11 @@ class Likelihood(abc.ABC):
         return table.reshape(-1, draws, num_classes).transpose(2, 1, 0)
 
 
+DistributionType = TypeVar("DistributionType", bound=Distribution)
+
+
 @dataclasses.dataclass(frozen=True)
-class Registration:
+class Registration(Generic[DistributionType]):
     """How one NumPyro distribution type is read.
 
     Attributes:
@@ -309,22 +313,24 @@ class Registration:
             to these numbers.
     """
 
-    likelihood: Likelihood | Callable[[Any], Likelihood | None]
-    parameters: Callable[[Any], dict[str, Any]]
-    measure: Callable[[Any], dict[str, Any]] | None = None
-    event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    likelihood: Likelihood | Callable[[DistributionType], Likelihood | None]
+    parameters: Callable[[DistributionType], Mapping[str, Array]]
+    measure: Callable[[DistributionType], Mapping[str, Array]] | None = None
+    event_dims: Mapping[str, int] | Callable[[DistributionType], Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 _TABLE: dict[type, Registration] = {}
 
 
 def register(
-    distribution_type: type[Distribution],
-    likelihood: Likelihood | Callable[[Any], Likelihood | None],
-    parameters: Callable[[Any], dict[str, Any]],
+    distribution_type: type[DistributionType],
+    likelihood: Likelihood | Callable[[DistributionType], Likelihood | None],
+    parameters: Callable[[DistributionType], Mapping[str, Array]],
     *,
-    measure: Callable[[Any], dict[str, Any]] | None = None,
-    event_dims: Mapping[str, int] | Callable[[Any], Mapping[str, int]] | None = None,
+    measure: Callable[[DistributionType], Mapping[str, Array]] | None = None,
+    event_dims: Mapping[str, int] | Callable[[DistributionType], Mapping[str, int]] | None = None,
 ) -> None:
     """Teach bayesgen the sufficient statistic of a distribution type, so that programs with it are compressed.
 
@@ -398,12 +404,12 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     shape = tuple(distribution.batch_shape) + tuple(distribution.event_shape[:num_extra])
     position = len(distribution.batch_shape) + axis
 
-    def arrange(array: Shaped[Array, "..."], event_dim: int = 0) -> Any:
+    def arrange(array: Shaped[Array, "..."], event_dim: int = 0) -> jax.Array:
         array = jnp.asarray(array)
         event = array.shape[array.ndim - event_dim :]
         return jnp.moveaxis(jnp.broadcast_to(array, shape + event), position, 0)
 
-    def arrange_all(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    def arrange_all(arrays: Mapping[str, Array]) -> dict[str, Array]:
         return {name: arrange(array, event_dims.get(name, 0)) for name, array in arrays.items()}
 
     return Conditional(
@@ -414,7 +420,7 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     )
 
 
-def _unwrap(distribution: Distribution) -> tuple[Any, Any]:
+def _unwrap(distribution: Distribution) -> tuple[Distribution, Array | None]:
     """Strip `to_event`, `expand` and `mask`; return the bare distribution and the mask (trailing axes added)."""
     mask = None
     while isinstance(distribution, Independent | ExpandedDistribution | MaskedDistribution):
@@ -427,5 +433,5 @@ def _unwrap(distribution: Distribution) -> tuple[Any, Any]:
     return distribution, mask
 
 
-def _combine(mask: Any, other: Any) -> Bool[Array, "..."]:
+def _combine(mask: Array | None, other: ArrayLike) -> Bool[Array, "..."]:
     return jnp.asarray(other) if mask is None else mask & jnp.asarray(other)

@@ -53,15 +53,15 @@ class ExponentialFamily(Likelihood):
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
     """
 
-    statistics: Callable[[Any, Any], tuple[Any, ...]]
-    natural: Callable[[Any], tuple[Any, ...]]
-    log_partition: Callable[[Any], Any]
-    log_base: Callable[[Any, Any], Any] | None = None
+    statistics: Callable[[Any, Any], tuple[Array, ...]]
+    natural: Callable[[Parameters], tuple[Array, ...]]
+    log_partition: Callable[[Parameters], Array]
+    log_base: Callable[[Any, Any], Array] | None = None
     event_dim: int = 0
     uses_measure: bool = False
     name: str = "this distribution"
-    mean: Callable[[Any], Any] | None = None
-    draw: Callable[[np.random.Generator, Any], Any] | None = None
+    mean: Callable[[tuple[Array, ...]], Array] | None = None
+    draw: Callable[[np.random.Generator, tuple[Array, ...]], np.ndarray] | None = None
 
     def summary_of(self, sample: Sample) -> Sums:
         """Sum each statistic by class. See `Likelihood.summarize`; vectors are observed or missing as a whole."""
@@ -266,31 +266,33 @@ LOW_RANK_NORMAL = LowRankNormalLikelihood()
 # --- how each NumPyro distribution writes its parameters --------------------------------------------------------
 
 
-def _binary_probs(d: Any) -> dict[str, jax.Array]:
+def _binary_probs(d: dist.BernoulliProbs | dist.BinomialProbs | dist.GeometricProbs) -> dict[str, jax.Array]:
     return {"log_one": jnp.log(d.probs), "log_zero": jnp.log1p(-d.probs)}
 
 
-def _binary_logits(d: Any) -> dict[str, jax.Array]:
+def _binary_logits(d: dist.BernoulliLogits | dist.BinomialLogits | dist.GeometricLogits) -> dict[str, jax.Array]:
     return {"log_one": log_sigmoid(d.logits), "log_zero": log_sigmoid(-d.logits)}
 
 
-def _category_probs(d: Any) -> dict[str, jax.Array]:
+def _category_probs(d: dist.CategoricalProbs | dist.MultinomialProbs) -> dict[str, jax.Array]:
     return {"log_probs": jnp.log(d.probs)}
 
 
-def _category_logits(d: Any) -> dict[str, jax.Array]:
+def _category_logits(d: dist.CategoricalLogits | dist.MultinomialLogits) -> dict[str, jax.Array]:
     return {"log_probs": log_softmax(d.logits, axis=-1)}
 
 
-def _named(*names: str) -> Callable[[Any], dict[str, jax.Array]]:
+def _named(*names: str) -> Callable[[dist.Distribution], dict[str, jax.Array]]:
     return lambda d: {name: jnp.asarray(getattr(d, name)) for name in names}
 
 
-def _total_count(d: Any) -> dict[str, Any]:
+def _total_count(
+    d: dist.BinomialProbs | dist.BinomialLogits | dist.MultinomialProbs | dist.MultinomialLogits,
+) -> dict[str, jax.Array]:
     return {"total_count": d.total_count}
 
 
-def _categorical(d: Any) -> CategoricalLikelihood:
+def _categorical(d: dist.CategoricalProbs | dist.CategoricalLogits) -> CategoricalLikelihood:
     return CategoricalLikelihood((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
 
 
