@@ -13,7 +13,7 @@ from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, ProgramProblem, S
 from bayesgen.models import Mixture
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
-from bayesgen.typing import Float, Seed
+from bayesgen.typing import ColumnLike, Float, Seed, TableLike
 
 from .comparable import check_comparable, check_labels_alike, evidences_of
 from .fit import AverageFit, Mixes, average_fit, check_rereadable
@@ -62,7 +62,7 @@ class Weighting(abc.ABC):
             )
 
     @abc.abstractmethod
-    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
         """The average of fits; X and y are the rows, for weightings that need them."""
 
 
@@ -85,7 +85,7 @@ class EvidenceWeighting(Weighting):
         if mixtures:
             raise FitError(WITHOUT_EVIDENCE.format(mixtures[0]))
 
-    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
         """Mix p(x, y), or densities of rows where evidences are approximate and there are no classes."""
         self.check_models([fit.model for fit in fits])
         evidences, are_approximate = evidences_of(fits)
@@ -122,7 +122,7 @@ class HeldOutWeighting(Weighting):
         if with_labels:
             super().check_method(method, with_labels, without_exact)
 
-    def mix(self, fits: Sequence[Fit], X: Any, y: Any) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
         """Mix class probabilities, or densities of rows without labels."""
         with_labels = have_labels([fit.concrete for fit in fits])
         log_scores = self._log_scores(fits, X, y, with_labels)
@@ -130,12 +130,13 @@ class HeldOutWeighting(Weighting):
         mixes: Mixes = "conditional" if with_labels else "marginal"
         return average_fit(fits, shares, scores, self, mixes=mixes)
 
-    def _log_scores(self, fits: Sequence[Fit], X: Any, y: Any, with_labels: bool) -> Float[np.ndarray, "n M"]:
+    def _log_scores(
+        self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None, with_labels: bool
+    ) -> Float[np.ndarray, "n M"]:
         """The log score of each row by each member, trained without it."""
-        if with_labels and (X is None or y is None):
-            raise FitError("These weights are learned on class probabilities of rows left out: give X= and y=.")
-        if not with_labels and (X is None or y is not None):
-            raise FitError("These weights are learned on densities of rows left out: give X=, and no y=.")
+        if X is None or with_labels != (y is not None):
+            of, given = ("class probabilities", "X= and y=") if with_labels else ("densities", "X=, and no y=")
+            raise FitError(f"These weights are learned on {of} of rows left out: give {given}.")
         _check_scored(fits, with_labels)
         if self.folds is None:
             return np.stack([held_out_scores(fit, X, y) for fit in fits], axis=1)
@@ -232,8 +233,8 @@ class AverageProblem(Problem):
 
     model: AverageModel
     data: "tuple[ProgramProblem | AverageProblem, ...]"
-    X: Any = None
-    y: Any = None
+    X: TableLike | None = None
+    y: ColumnLike | None = None
 
     @property
     def has_labels(self) -> bool:
@@ -259,11 +260,11 @@ class AverageProblem(Problem):
 @prepare.register
 def _(
     model: AverageModel,
-    X: Any,
-    y: Any = None,
+    X: TableLike,
+    y: ColumnLike | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: Any = None,
+    sample_weight: ColumnLike | None = None,
     keeps_rows: bool = False,
 ) -> AverageProblem:
     if isinstance(X, Summaries):
@@ -278,8 +279,7 @@ def _(
         prepare(member, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
         for member in model.members
     )
-    rows = {"X": X, "y": y} if model.weighting.needs_rows else {}
-    return AverageProblem(model, members, **rows)
+    return AverageProblem(model, members, X=X, y=y) if model.weighting.needs_rows else AverageProblem(model, members)
 
 
 def average(
@@ -287,8 +287,8 @@ def average(
     prior: Any = None,
     weights: str = "evidence",
     *,
-    X: Any = None,
-    y: Any = None,
+    X: TableLike | None = None,
+    y: ColumnLike | None = None,
     schema: Schema | None = None,
     folds: int | None = 10,
     seed: Seed = 0,
@@ -383,7 +383,9 @@ def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weightin
     return kinds[name](folds, seed)
 
 
-def _as_fit(member: Fit | Model, X: Any, y: Any, schema: Schema | None, weighting: Weighting) -> Fit:
+def _as_fit(
+    member: Fit | Model, X: TableLike | None, y: ColumnLike | None, schema: Schema | None, weighting: Weighting
+) -> Fit:
     if isinstance(member, Fit):
         return member
     is_approximate = isinstance(member, Recipe) and member.approximates_evidence

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Table, category_array, read_table, warn_of_unknown
+from bayesgen.data import Rows, RowsLike, Table, category_array, read_table, warn_of_unknown
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError, FitError, PredictionError
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, Summaries
 from bayesgen.labels import AnyLabel
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import At, ParameterArrays, Posterior
@@ -29,7 +29,7 @@ from bayesgen.prediction import (
 from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import Float, Int, Seed, Shaped
+from bayesgen.typing import ColumnLike, Float, Int, Seed, Shaped, TableLike
 
 if TYPE_CHECKING:
     import xarray
@@ -144,7 +144,7 @@ class AverageFit(Fit[AnyLabel]):
         return super().classes if self.posterior.can("predictive") else category_array(())
 
     def log_joint(
-        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*draws n K"]:
         """The table of the best member, or with at="predictive" that of the mixture. See `Fit.log_joint`."""
         if self.concrete.response is not None:
@@ -178,20 +178,38 @@ class AverageFit(Fit[AnyLabel]):
         return log_sum(np.log(self.weights[counting]), tables)
 
     def update(
-        self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+        self,
+        X: TableLike | Summaries,
+        y: ColumnLike | None = None,
+        *,
+        sample_weight: ColumnLike | None = None,
+        seed: Seed = 0,
+        progress: bool | None = None,
     ) -> "AverageFit":
         """The average of the updated members, with weights by their new evidences. See `Fit.update`."""
-        more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
-        return self._reweighted(X, lambda fit: fit.update(X, y, **more))
+
+        def learn(fit: Fit) -> Fit:
+            return fit.update(X, y, sample_weight=sample_weight, seed=seed, progress=progress)
+
+        return self._reweighted(X, learn)
 
     def add_class(
-        self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+        self,
+        label: Any,
+        X: TableLike,
+        *,
+        sample_weight: ColumnLike | None = None,
+        seed: Seed = 0,
+        progress: bool | None = None,
     ) -> "AverageFit":
         """The average of the members with one more class, with new weights. See `Fit.add_class`."""
-        more = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
-        return self._reweighted(X, lambda fit: fit.add_class(label, X, **more))
 
-    def _reweighted(self, X: Any, learn: Callable[[Fit], Fit]) -> "AverageFit":
+        def learn(fit: Fit) -> Fit:
+            return fit.add_class(label, X, sample_weight=sample_weight, seed=seed, progress=progress)
+
+        return self._reweighted(X, learn)
+
+    def _reweighted(self, X: TableLike | Summaries, learn: Callable[[Fit], Fit]) -> "AverageFit":
         """The average of the members trained further, with new weights."""
         if self.method.needs_rows:
             raise FitError(
@@ -222,7 +240,7 @@ class AverageFit(Fit[AnyLabel]):
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 
-def check_rereadable(X: Any) -> None:
+def check_rereadable(X: TableLike | Summaries) -> None:
     """DataError for data that can be read only once, such as a generator: each member of an average reads them."""
     if hasattr(X, "__next__"):
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")

@@ -9,7 +9,7 @@ import scipy.special
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, prepare
-from bayesgen.typing import Float, Int
+from bayesgen.typing import ColumnLike, Float, Int
 
 from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples, read_examples
 from .hypothesis_classes import ClassIndex
@@ -115,10 +115,10 @@ class ConceptProblem(FiniteProblem):
 def _(
     model: ConceptLearner,
     X: Any,
-    y: Any = None,
+    y: ColumnLike | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: Any = None,
+    sample_weight: ColumnLike | None = None,
     keeps_rows: bool = False,
 ) -> ConceptProblem:
     if schema is not None or sample_weight is not None:

@@ -16,7 +16,7 @@ from bayesgen.posteriors import convergence_problems, entry_names, warn_of_conve
 from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
 from bayesgen.records import record, static
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Array, Float, PRNGKeyArray
+from bayesgen.typing import Array, Float, PRNGKeyArray, Seed
 
 from .hypothesis_classes import ClassIndex, HypothesisClasses
 from .learner import SharedHyperparameters
@@ -180,7 +180,7 @@ NUM_STARTS = 4  # of a search for hyperparameters, by default
 
 
 def sample_hyperparameters(
-    marginal: ConceptMarginal, method: NUTS, seed: Any, progress: bool | None
+    marginal: ConceptMarginal, method: NUTS, seed: Seed, progress: bool | None
 ) -> SharedHyperparameters:
     """Draws of the unknown hyperparameters, the hypotheses marginalised."""
     chains = method.chains(marginal, lambda: prior_starts(marginal, as_key(seed)), seed, progress)
@@ -192,7 +192,7 @@ def sample_hyperparameters(
     return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
 
 
-def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Any) -> SharedHyperparameters:
+def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Seed) -> SharedHyperparameters:
     """The mode of the unknown hyperparameters; one on the boundary is reported."""
     values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
     if boundary:

@@ -27,7 +27,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .tables import read_table
+from .tables import RowsLike, read_table
 from .views import Table, collected, successive_rows, with_cells
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "Real",
     "ResponseColumn",
     "Rows",
+    "RowsLike",
     "Schema",
     "SequenceCells",
     "SequenceOf",

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayesgen.errors import BayesgenWarning
 from bayesgen.records import by_content
-from bayesgen.typing import Float, Int, Shaped
+from bayesgen.typing import Float, Int, Shaped, TableLike
 
 from .scores import paired_difference
 from .targets import EVERYWHERE, ClassTarget, Scored, Target
@@ -158,7 +158,9 @@ class Cost:
     columns: tuple[str, ...]
 
 
-def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: Any) -> tuple[Cost, ...]:
+def costly_rows(
+    scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: TableLike
+) -> tuple[Cost, ...]:
     """The rows with the lowest log scores of each model, by row and answer; none where no classes are predicted.
 
     In each of them an answer scores lower than the share of the class alone. Columns are found in data frames of up to
@@ -184,11 +186,12 @@ def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarra
 
 
 def _costs(
-    one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: Any
+    one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: TableLike
 ) -> Iterator[Cost]:
     columns = list(map(str, X_test.columns)) if isinstance(X_test, pd.DataFrame) else []
-    are_few = 0 < len(columns) <= MOST_COLUMNS and len(places) > 0
-    without, alone = _marginalised_scores(one, target, places, X_test) if are_few else np.zeros((2, len(places), 0))
+    without, alone = np.zeros((2, len(places), 0))
+    if isinstance(X_test, pd.DataFrame) and 0 < len(columns) <= MOST_COLUMNS and len(places):
+        without, alone = _marginalised_scores(one, target, places, X_test)
     for place, of_without, of_alone in zip(places, without, alone, strict=True):
         score = one.log_scores[place]
         yield Cost(

@@ -22,7 +22,7 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
 from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, predict
 from bayesgen.records import by_content
-from bayesgen.typing import Shaped
+from bayesgen.typing import ColumnLike, Seed, Shaped, TableLike
 
 from .answers import (
     Answer,
@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
     return ours | {name: version(name) for name in VERSIONS_OF}
 
 
-def row_names(X_test: Any, y_test: Any, num_rows: int) -> np.ndarray:
+def row_names(X_test: TableLike, y_test: ColumnLike, num_rows: int) -> np.ndarray:
     """Names of test rows: the index of a pandas frame, else positions."""
     frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
     return frames[0].index.to_numpy() if frames else np.arange(num_rows)
@@ -87,7 +87,7 @@ class Comparison:
         """The answers that were not refused, with the scores of each test row."""
         return score_rows(self.answers, self.target)
 
-    def with_costs(self, X_test: Any) -> "Comparison":
+    def with_costs(self, X_test: TableLike) -> "Comparison":
         """The comparison with the rows of the lowest log scores, and the columns that cause them."""
         return replace(self, costs=costly_rows(self.scored, self.target, self.rows, X_test))
 
@@ -225,13 +225,13 @@ DEFAULT_PAIRS: tuple[tuple[Method, Rule], ...] = (
 
 def compare(
     models: Any,
-    X: Any,
-    y: Any,
-    X_test: Any,
-    y_test: Any,
+    X: TableLike,
+    y: ColumnLike | None,
+    X_test: TableLike,
+    y_test: ColumnLike,
     *,
     methods: Sequence[tuple[Any, Any]] | None = None,
-    seed: Any = 0,
+    seed: Seed = 0,
     schema: Schema | None = None,
     progress: bool | None = None,
 ) -> Comparison:
@@ -275,7 +275,7 @@ def compare(
             f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
             "and predict, and score the memberships."
         )
-    asked, train_rows = [], read_table(X).num_rows if y is None else len(y)
+    asked, train_rows = [], read_table(X).num_rows if y is None else len(np.asarray(y))
     for name, model in by_name.items():
         read = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
         learn = _learner(model, X, y, seed=seed, progress=progress, schema=schema, **read)
@@ -299,7 +299,7 @@ def compare(
     )
 
 
-def _target(answers: Sequence[Answer], y: Any, y_test: Any, num_rows: int) -> Target[Any]:
+def _target(answers: Sequence[Answer], y: ColumnLike | None, y_test: ColumnLike, num_rows: int) -> Target[Any]:
     """The truth of the test rows, of the kind that the answers predict."""
     given = [answer for answer in answers if answer.refused is None]
     if y_test is None:
@@ -334,7 +334,9 @@ class _Attempt:
         return cls(outcome, refused, time.perf_counter() - start)
 
 
-def _learner(model: Any, X: Any, y: Any, *, seed: Any, progress: bool | None, **read: Any) -> Callable[..., Any]:
+def _learner(
+    model: Any, X: TableLike, y: ColumnLike | None, *, seed: Seed, progress: bool | None, **read: Any
+) -> Callable[..., Any]:
     """A function that fits a model by a method; the data are read and summarised once, see `prepare`."""
     data = _Attempt.at(prepare, model, X, y, **read)
 
@@ -347,7 +349,7 @@ def _learner(model: Any, X: Any, y: Any, *, seed: Any, progress: bool | None, **
 
 
 def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: Any
+    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: TableLike
 ) -> Iterator[tuple[Answer, Any]]:
     """Each pair's answer, with the prediction or the error that refused it."""
     learned: dict[Any, _Attempt] = {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from bayesgen.data import (
     Rows,
+    RowsLike,
     Schema,
     Table,
     category_array,
@@ -26,7 +27,7 @@ from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, read_rows, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import Float, Int, Seed, Shaped
+from bayesgen.typing import ColumnLike, Float, Int, Seed, Shaped, TableLike
 
 from .components import with_one_order
 from .export import to_datatree
@@ -121,7 +122,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         """The labels in the order of the tables' columns, of the labels' own type."""
         return category_array(self.schema.classes or ())
 
-    def read(self, X: Any) -> Rows:
+    def read(self, X: RowsLike) -> Rows:
         """Rows of new data by attribute site, checked; `Rows` are returned as they are.
 
         X has the columns of the training schema; or those that `simulate` gives, the attribute sites and covariates of
@@ -174,7 +175,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         return block.of_column(column, self.parameters)
 
     def log_joint(
-        self, X: Any, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*draws n K"]:
         """The table of log-joints, log p(x_i, y = k | Q).
 
@@ -211,7 +212,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         return log_joint_draws(self.program, latents, wanted)
 
     def reduce_draws(
-        self, X: Any, reduction: Reduction, *, num_batches: int = 100, num_draws: int = 4000, seed: Seed = 0
+        self, X: RowsLike, reduction: Reduction, *, num_batches: int = 100, num_draws: int = 4000, seed: Seed = 0
     ) -> tuple[dict[str, np.ndarray], int]:
         """Reduce the log-joint tables of batches of draws, never holding them all. See `rowwise`.
 
@@ -251,7 +252,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         check_ranges(self.schema.ranges, rows)
         return rows
 
-    def impute(self, X: Any, num_draws: int = 0, *, seed: Seed = 0) -> Any:
+    def impute(self, X: TableLike, num_draws: int = 0, *, seed: Seed = 0) -> Any:
         """X with its missing cells imputed, given the observed cells of their row.
 
         The default is the mean, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and the most
@@ -279,7 +280,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         """
         return imputed(self, X, num_draws, seed)
 
-    def transform(self, X: Any) -> FactorCoordinates:
+    def transform(self, X: TableLike) -> FactorCoordinates:
         """The posterior of the coordinates of rows on a surface of few dimensions, of `ProbabilisticPCA`.
 
         The process is the point, or that of the posterior means (of the covariance: the nearest one of the model's).
@@ -308,7 +309,7 @@ class Fit(Trained[Any], Generic[Labelled]):
             )
         return dataclasses.replace(coordinates, index=table.index)
 
-    def states(self, X: Any, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
+    def states(self, X: TableLike, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
         """The hidden states of sequences at each time step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
 
         `PlugIn()` smooths at its process, p(state | all time steps, Q), and gives the most probable path. `BMA()`
@@ -342,7 +343,13 @@ class Fit(Trained[Any], Generic[Labelled]):
             return states_by(rule, self, X, site_of_states(self, site))
 
     def update(
-        self, X: Any, y: Any = None, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+        self,
+        X: TableLike | Summaries,
+        y: ColumnLike | None = None,
+        *,
+        sample_weight: ColumnLike | None = None,
+        seed: Seed = 0,
+        progress: bool | None = None,
     ) -> "Fit[Labelled]":
         """The fit of the training rows and more rows; may be repeated.
 
@@ -368,7 +375,13 @@ class Fit(Trained[Any], Generic[Labelled]):
         return self._of(with_rows(self, X, y, sample_weight), seed, progress)
 
     def add_class(
-        self, label: Any, X: Any, *, sample_weight: Any = None, seed: Seed = 0, progress: bool | None = None
+        self,
+        label: Any,
+        X: TableLike,
+        *,
+        sample_weight: ColumnLike | None = None,
+        seed: Seed = 0,
+        progress: bool | None = None,
     ) -> "Fit[Labelled]":
         """The fit with one more class, learned from its rows alone; the parameters of the other classes do not change.
 

@@ -108,7 +108,7 @@ class NUTS(Method):
         self,
         density: LogDensity,
         find_starts: Callable[[], Float[np.ndarray, "starts D"]],
-        seed: Any,
+        seed: Seed,
         progress: bool | None,
     ) -> Chains:
         """Draws from any log density, warnings aside.

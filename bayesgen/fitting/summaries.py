@@ -30,7 +30,7 @@ from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
-from bayesgen.typing import Int
+from bayesgen.typing import ColumnLike, Int, TableLike
 
 from .export import class_axes
 
@@ -206,7 +206,12 @@ def _shown(model: Model) -> str:
 
 
 def summarize(
-    model: Recipe, X: Any, y: Any = None, *, schema: Schema | None = None, sample_weight: Any = None
+    model: Recipe,
+    X: TableLike,
+    y: ColumnLike | None = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: ColumnLike | None = None,
 ) -> Summaries:
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
@@ -246,11 +251,11 @@ def summarize(
 
 def as_summaries(
     model: Any,
-    X: Any,
-    y: Any = None,
+    X: TableLike | Summaries,
+    y: ColumnLike | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: Any = None,
+    sample_weight: ColumnLike | None = None,
     keeps_rows: bool = False,
 ) -> Summaries:
     """The summaries of training data, see `summarize`, or the given ones; `keeps_rows` keeps labelled rows, too.
@@ -338,14 +343,16 @@ FIT_AGAIN = (
 )
 
 
-def with_rows(fit: "Fit", X: Any, y: Any, sample_weight: Any) -> Summaries:
+def with_rows(
+    fit: "Fit", X: TableLike | Summaries, y: ColumnLike | None, sample_weight: ColumnLike | None
+) -> Summaries:
     """The training data of a fit and more rows, or `Summaries` of them, at the scale of its prior."""
     data = _kept_data(fit)
     schema = None if isinstance(X, Summaries) else data.schema
     return data + as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
 
 
-def with_class(fit: "Fit", label: Any, X: Any, sample_weight: Any) -> Summaries:
+def with_class(fit: "Fit", label: Any, X: TableLike, sample_weight: ColumnLike | None) -> Summaries:
     """The training data of a fit and rows of one more class, at the scale of its prior.
 
     Raises:

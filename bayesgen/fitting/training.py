@@ -9,22 +9,22 @@ from bayesgen.errors import DataError, keywords_stated
 from bayesgen.labels import Labelled, Learned
 from bayesgen.program import Model, Recipe
 from bayesgen.runtime import check_seed, interrupts_kept, requested
-from bayesgen.typing import Seed
+from bayesgen.typing import ColumnLike, Seed, TableLike
 
 from .fit import Fit
 from .problem import Method, Problem, ProgramProblem
-from .summaries import as_summaries
+from .summaries import Summaries, as_summaries
 
 
 @overload
 def fit(
     model: Recipe[Labelled],
-    X: Any,
-    y: Any = ...,
+    X: TableLike | Summaries | Problem,
+    y: ColumnLike | None = ...,
     *,
     method: Method,
     schema: Schema | None = ...,
-    sample_weight: Any = ...,
+    sample_weight: ColumnLike | None = ...,
     seed: Seed = ...,
     progress: bool | None = ...,
     device: str | None = ...,
@@ -33,11 +33,11 @@ def fit(
 def fit(
     model: Model[Learned],
     X: Any,
-    y: Any = ...,
+    y: ColumnLike | None = ...,
     *,
     method: Method,
     schema: Schema | None = ...,
-    sample_weight: Any = ...,
+    sample_weight: ColumnLike | None = ...,
     seed: Seed = ...,
     progress: bool | None = ...,
     device: str | None = ...,
@@ -46,11 +46,11 @@ def fit(
 def fit(
     model: Model[Any],
     X: Any,
-    y: Any = None,
+    y: ColumnLike | None = None,
     *,
     method: Method,
     schema: Schema | None = None,
-    sample_weight: Any = None,
+    sample_weight: ColumnLike | None = None,
     seed: Seed = 0,
     progress: bool | None = None,
     device: str | None = None,
@@ -98,8 +98,10 @@ def fit(
         raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
     check_seed(seed)
     with requested(device), interrupts_kept():
-        read = {"schema": schema, "sample_weight": sample_weight, "keeps_rows": method.needs_rows}
-        problem = X if isinstance(X, Problem) else prepare(model, X, y, **read)
+        problem = X
+        if not isinstance(X, Problem):
+            keeps_rows = method.needs_rows
+            problem = prepare(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
         return dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
 
 
@@ -107,10 +109,10 @@ def fit(
 def prepare(
     model: Any,
     X: Any,
-    y: Any = None,
+    y: ColumnLike | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: Any = None,
+    sample_weight: ColumnLike | None = None,
     keeps_rows: bool = False,
 ) -> Problem:
     """The problem of training a model on data. Models of data other than rows by column register their own function.

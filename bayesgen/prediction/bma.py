@@ -1,11 +1,10 @@
 """`BMA`, the one-step answer."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows
+from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.program import WHOLE
@@ -62,7 +61,7 @@ class BMA(Rule):
             self.check_count("entropy_draws", self.entropy_draws, 0)
         check_seed(self.seed)
 
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+    def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         if not fit.posterior.can("predictive"):
             return self._from_draws(fit, X)
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at="predictive"))
@@ -95,7 +94,7 @@ class BMA(Rule):
         """True where there is no closed form, or the entropy is split."""
         return bool(self.entropy_draws) or not fit.posterior.can("predictive")
 
-    def _from_draws(self, fit: Fit, X: Any) -> ClassPrediction:
+    def _from_draws(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         rows = fit.read(X)
         averages, size = fit.reduce_draws(rows, JOINT if self.entropy_draws == 0 else JOINT_AND_ENTROPY)
         mean, effective = averages["log_joint"], size * averages["effective"]

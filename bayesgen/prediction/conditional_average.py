@@ -1,11 +1,10 @@
 """`ConditionalAverage`, the mean over draws of p(y | x, Q)."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows
+from bayesgen.data import Rows, RowsLike
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Int, Seed
@@ -36,7 +35,7 @@ class ConditionalAverage(Rule):
         self.check_count("num_draws", self.num_draws, 1)
         check_seed(self.seed)
 
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+    def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         averages, _ = fit.reduce_draws(X, CONDITIONAL, num_draws=self.num_draws, seed=self.seed)
         with np.errstate(divide="ignore"):
             logs = np.log(averages["probabilities"])

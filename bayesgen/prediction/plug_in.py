@@ -1,11 +1,11 @@
 """`PlugIn`, the two-step answer."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from bayesgen.data import Rows
+from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.typing import Int
@@ -32,7 +32,7 @@ class PlugIn(Rule):
         if self.at not in ("mean", "mode"):
             raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
 
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+    def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))
         return ClassPrediction(log_probabilities, fit.classes, log_marginal)
 

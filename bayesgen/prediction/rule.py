@@ -1,11 +1,10 @@
 """The contract of rules of prediction."""
 
 import abc
-from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows
+from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError, check_whole
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.typing import Int
@@ -21,7 +20,7 @@ class Rule(abc.ABC):
         check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
 
     @abc.abstractmethod
-    def apply(self, fit: Fit, X: Any) -> ClassPrediction:
+    def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         """Class probabilities of rows, as `fit.read` gives them or in any form that it takes."""
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:

@@ -92,7 +92,7 @@ class Recipe(Model[object], Generic[Labelled], abc.ABC):
     """Whether fits by any method have an approximate log evidence."""
 
     @abc.abstractmethod
-    def infer_schema(self, table: Table, y: Any, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The resolved `Schema` of training data, given what the user declared."""
 
     @abc.abstractmethod
