@@ -85,14 +85,14 @@ def base_support(support: Constraint) -> Constraint:
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 
 
-def arguments_of(function: Callable[..., Any]) -> Collection[inspect.Parameter]:
+def arguments_of(function: Callable[..., object]) -> Collection[inspect.Parameter]:
     """The arguments of a program function, NumPyro's handlers around it removed."""
     while isinstance(function, Messenger) and function.fn is not None:
         function = function.fn
     return inspect.signature(function).parameters.values()
 
 
-def check_signature(function: Callable[..., Any]) -> None:
+def check_signature(function: Callable[..., object]) -> None:
     """Refuse functions that take data, (X, y=None), and not a number of rows."""
     if hasattr(function, "covariates"):
         return

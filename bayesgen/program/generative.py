@@ -120,7 +120,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     it reads are not noticed.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
@@ -128,7 +128,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         *,
         label: str | None = "y",
         classes: int | Iterable[Any] | None = None,

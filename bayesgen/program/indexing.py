@@ -7,20 +7,20 @@ of a program, and those that depend on covariates alone are evaluated for each r
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 
 from bayesgen.errors import DataError
 from bayesgen.runtime import Traced, over_chunks
 from bayesgen.typing import Array, Int
 
 from .structure import Arrays
-from .traces import Traces
+from .traces import Traces, shaped
 
 CHUNK_ROWS = 4096  # of every evaluation: one trace for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
@@ -151,14 +151,14 @@ class _Reader:
         jaxpr: Jaxpr,
         constants: Iterable[Any],
         arguments: Sequence[_Term],
-        equations: Iterable[Any] | None = None,
-        results: Iterable[Any] | None = None,
+        equations: Iterable[JaxprEqn] | None = None,
+        results: Iterable[Var | Literal] | None = None,
     ) -> list[_Term]:
         """The results of a jaxpr, or some of them, and of the equations that they need."""
         terms = dict(zip(jaxpr.constvars, map(_Term, constants), strict=True))
         terms |= dict(zip(jaxpr.invars, arguments, strict=True))
 
-        def term(operand: Any) -> _Term:
+        def term(operand: Var | Literal) -> _Term:
             return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
 
         for equation in jaxpr.eqns if equations is None else equations:
@@ -178,7 +178,7 @@ class _Reader:
         """Note that the entries of lookups are used."""
         self.found |= {id(lookup): lookup for term in terms for lookup in term.lookups}
 
-    def _read_within(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+    def _read_within(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Term]:
         """Read a loop or branches, whose values are unknown."""
         name, everything = equation.primitive.name, _unknown(operands)
         self.find(operands)
@@ -190,7 +190,7 @@ class _Reader:
             self.read(jaxpr, [None] * len(jaxpr.constvars), arguments)
         return [everything] * len(equation.outvars)
 
-    def _read_scan(self, parameters: Any, operands: tuple[_Term, ...]) -> list[_Term]:
+    def _read_scan(self, parameters: Mapping[str, Any], operands: tuple[_Term, ...]) -> list[_Term]:
         """Read a scan, again until no more covariates enter what it carries."""
         body, (start, count) = parameters["jaxpr"], _sizes_of_scan(parameters)
         constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
@@ -203,9 +203,9 @@ class _Reader:
                 return [_unknown([result]) for result in results]
             others[:count] = after
 
-    def _looked_up(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
+    def _looked_up(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Lookup]:
         """The lookups of a gather or a slice, axis by axis."""
-        name, parameters, made = equation.primitive.name, equation.params, equation.outvars[0].aval
+        name, parameters, made = equation.primitive.name, equation.params, shaped(equation.outvars[0])
         if name == "gather" and not _fills(equation):
             numbers = parameters["dimension_numbers"]
             axes, places = numbers.start_index_map, [at for at in range(made.ndim) if at not in numbers.offset_dims]
@@ -215,14 +215,14 @@ class _Reader:
         else:
             return []
         self.others.update(*(term.ranging for term in indexes if term.value is None))
-        sizes = [equation.invars[0].aval.shape[axis] - parameters["slice_sizes"][axis] + 1 for axis in axes]
+        sizes = [shaped(equation.invars[0]).shape[axis] - parameters["slice_sizes"][axis] + 1 for axis in axes]
         return [
             (Index(tuple(sorted(term.covariates)), size), jax.lax.broadcast_in_dim(term.value, made.shape, places))
             for term, size in zip(indexes, sizes, strict=True)
             if term.value is not None and term.covariates
         ]
 
-    def _kept(self, equation: Any, operands: tuple[_Term, ...]) -> list[_Lookup]:
+    def _kept(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Lookup]:
         """The lookups of operands whose entries may still be masked; those of other operands are noted as used."""
         name = equation.primitive.name
         if name == "select_n":
@@ -238,7 +238,7 @@ class _Reader:
         return []
 
 
-def _sizes_of_scan(parameters: Any) -> tuple[int, int]:
+def _sizes_of_scan(parameters: Mapping[str, Any]) -> tuple[int, int]:
     """How many constants a scan has, and how many arrays it carries from iteration to iteration."""
     if "num_consts" in parameters:
         return parameters["num_consts"], parameters["num_carry"]
@@ -251,13 +251,13 @@ def _unknown(terms: Iterable[_Term]) -> _Term:
     return _Term(None, ranging=frozenset().union(*(term.ranging for term in terms)))
 
 
-def _fills(equation: Any) -> bool:
+def _fills(equation: JaxprEqn) -> bool:
     """Whether a gather has a fill value of the user's for indexes outside, and not JAX's NaN."""
     fill = equation.params["fill_value"]
     if fill is None or equation.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP:
         return False
     with jax.ensure_compile_time_eval():
-        of_jax = jnp.take(jnp.zeros(1, equation.invars[0].aval.dtype), 1)
+        of_jax = jnp.take(jnp.zeros(1, shaped(equation.invars[0]).dtype), 1)
         return not np.array_equal(fill, of_jax, equal_nan=True)
 
 
@@ -278,13 +278,13 @@ def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
     return [t if t.value is None else dataclasses.replace(t, value=t.value[..., axis]) for t, axis in parts]
 
 
-def _results(equation: Any, operands: tuple[_Term, ...], lookups: tuple[_Lookup, ...]) -> list[_Term]:
+def _results(equation: JaxprEqn, operands: tuple[_Term, ...], lookups: tuple[_Lookup, ...]) -> list[_Term]:
     """The results of an operation."""
     name, count = equation.primitive.name, len(equation.outvars)
     if name == "select_n" and _counts_from_the_end(operands):
         return [operands[1]]  # a negative index, which is checked as it is
     covariates = frozenset().union(*(operand.covariates for operand in operands))
-    is_truth = all(result.aval.dtype == bool for result in equation.outvars)
+    is_truth = all(shaped(result).dtype == bool for result in equation.outvars)
     ranging = frozenset() if is_truth else _unknown(operands).ranging
     values: list[Any] = [None] * count
     if all(operand.value is not None for operand in operands):
@@ -293,7 +293,7 @@ def _results(equation: Any, operands: tuple[_Term, ...], lookups: tuple[_Lookup,
     return [_Term(value, covariates, ranging, name, operands, lookups) for value in values]
 
 
-def _value_of(equation: Any) -> Any:
+def _value_of(equation: JaxprEqn) -> Callable[[_Term], Any]:
     """The function operand -> value. Integers outside int32 are clipped, so that they stay outside any axis."""
     if equation.primitive.name == "convert_element_type" and equation.params["new_dtype"] == np.int32:
         return lambda operand: jnp.clip(operand.value, _INT32.min, _INT32.max)

@@ -34,7 +34,7 @@ _PLAIN = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _JITTED = type(jax.jit(lambda: None))
 
 
-def function_fingerprint(function: Callable[..., Any]) -> Hashable | None:
+def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
     """A key that is equal for functions that do the same; None where that cannot be known.
 
     It holds the code without its line numbers, the defaults, and the values that the code reads: the cells of its
@@ -303,11 +303,11 @@ class Definition:
     def __init__(self, content: Hashable | None) -> None:
         self.content = content
         self.findings: dict[Hashable, Any] = {}  # see `cached_by_structure`
-        self._functions: weakref.WeakValueDictionary[int, Callable[..., Any]] = weakref.WeakValueDictionary()
+        self._functions: weakref.WeakValueDictionary[int, Callable[..., object]] = weakref.WeakValueDictionary()
         self._is_stable = False
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> "Definition":
+    def of(cls, function: Callable[..., object]) -> "Definition":
         """The definition of a function as it is now."""
         definition = _definitions.get(id(function))
         if definition is None:
@@ -318,7 +318,7 @@ class Definition:
         return definition
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., object]:
         """A function with this content.
 
         Raises:
@@ -339,7 +339,7 @@ class Definition:
             "what is to differ between programs is best an argument of a function that makes them."
         )
 
-    def check_stable(self, function: Callable[..., Any]) -> None:
+    def check_stable(self, function: Callable[..., object]) -> None:
         """Check, after a first run of the function, that this has not changed what it reads; else drop the content."""
         if not self._is_stable and self.content is not None and function_fingerprint(function) != self.content:
             _definitions.pop(self.content, None)
@@ -375,7 +375,7 @@ def register_program(program_type: type) -> None:
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 
 
-def weakref_safe(function: Callable[..., Any]) -> Callable[..., Any]:
+def weakref_safe(function: Callable[..., object]) -> Callable[..., object]:
     """The function itself, or a wrapper where it does not support weak references."""
     if isinstance(function, PytreeFunction):  # never referred to
         return function

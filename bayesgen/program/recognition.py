@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 
 from bayesgen.errors import ModelError
 from bayesgen.runtime import Traced, needed_equations
 from bayesgen.typing import Int, Shaped
 
 from .structure import Plan
-from .traces import ATTRIBUTE, COVARIATE, LATENTS, Findings, ProgramTrace, Traces
+from .traces import ATTRIBUTE, COVARIATE, LATENTS, Findings, ProgramTrace, Traces, shaped
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
 MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
@@ -277,7 +277,7 @@ def depends_on_position(traced: Traced, size: int) -> bool:
     return any(_depends_on_position(equation, size) for equation in traced.equations)
 
 
-def _depends_on_position(equation: Any, size: int) -> bool:
+def _depends_on_position(equation: JaxprEqn, size: int) -> bool:
     name, variables = equation.primitive.name, (*equation.invars, *equation.outvars)
     of_rows = any(size in getattr(var.aval, "shape", ()) for var in variables if not isinstance(var, Literal))
     if of_rows and (name in _POSITIONAL or name.startswith(_POSITIONAL_PREFIXES)):
@@ -299,12 +299,12 @@ def _constants(traced: Traced) -> dict[Var, Any]:
 class _Operations(NamedTuple):
     """Inputs, equations and results of a jaxpr."""
 
-    inputs: Sequence[Any]
-    equations: Sequence[Any]
-    results: Sequence[Any]
+    inputs: Sequence[Var]
+    equations: Sequence[JaxprEqn]
+    results: Sequence[Var | Literal]
 
     @classmethod
-    def of(cls, traced: Traced, constants: Iterable[Any]) -> "_Operations":
+    def of(cls, traced: Traced, constants: Iterable[Var]) -> "_Operations":
         return cls([*constants, *traced.jaxpr.jaxpr.invars], traced.equations, traced.variables)
 
 
@@ -336,14 +336,15 @@ def _same_jaxprs(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
 def _same_operations(first: _Operations, second: _Operations, sizes: Sizes) -> bool:
     variables: tuple[dict[Var, int], dict[Var, int]] = ({}, {})
 
-    def same_operand(operand: Any, other: Any) -> bool:
+    def same_operand(operand: Var | Literal, other: Var | Literal) -> bool:
         if isinstance(operand, Literal) or isinstance(other, Literal):
-            literals = isinstance(operand, Literal) and isinstance(other, Literal)
-            return literals and _same_numbers(operand.val, other.val, sizes)
+            if not (isinstance(operand, Literal) and isinstance(other, Literal)):
+                return False
+            return _same_numbers(operand.val, other.val, sizes)
         numbers = [known.setdefault(var, len(known)) for known, var in zip(variables, (operand, other), strict=True)]
-        return numbers[0] == numbers[1] and _same(tuple(operand.aval.shape), tuple(other.aval.shape), sizes)
+        return numbers[0] == numbers[1] and _same(tuple(shaped(operand).shape), tuple(shaped(other).shape), sizes)
 
-    def same_operands(operands: Sequence[Any], others: Sequence[Any]) -> bool:
+    def same_operands(operands: Sequence[Var | Literal], others: Sequence[Var | Literal]) -> bool:
         return len(operands) == len(others) and all(map(same_operand, operands, others))
 
     return (

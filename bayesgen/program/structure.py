@@ -161,7 +161,7 @@ class Program(abc.ABC):
         known_covariates: (name, shape and dtype), as seen in data; None before any data are seen.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
@@ -205,7 +205,7 @@ class Program(abc.ABC):
         return None if isinstance(self.function, PytreeFunction) else Definition.of(self.function)
 
     @property
-    def unchanged_function(self) -> Callable[..., Any]:
+    def unchanged_function(self) -> Callable[..., object]:
         """The function that is run: one with the content that the program was made with."""
         return self.function if self.definition is None else self.definition.function
 

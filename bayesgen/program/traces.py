@@ -8,11 +8,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal, Var
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
@@ -233,6 +234,11 @@ def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> 
         return values.reshape(size, *column.row_shape).astype(column.dtype)
 
     return {name: numbers(column) for name, column in program.structure.covariates}
+
+
+def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
+    """The shape and dtype of a variable of a jaxpr; those of programs are arrays."""
+    return cast(jax.core.ShapedArray, variable.aval)
 
 
 def _quickest(function: Traced, size: int) -> Callable[..., Any]:

@@ -45,7 +45,7 @@ Choose: TypeAlias = Callable[[Message], Array | None]
 
 
 def sites_of(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     size: int,
     covariates: Mapping[str, Array],
     key: PRNGKeyArray,
@@ -82,7 +82,7 @@ def sites_of(
 class _Distinct(Messenger):
     """Refuses two sites of one name."""
 
-    def __init__(self, program: Callable[..., Any]) -> None:
+    def __init__(self, program: Callable[..., object]) -> None:
         super().__init__(program)
         self.names: set[str] = set()
 
