@@ -222,7 +222,7 @@ class AverageModel(Model[AverageFit]):
 
 
 @dataclasses.dataclass(frozen=True)
-class AverageProblem(Problem):
+class AverageProblem(Problem[AverageFit]):
     """The problems of the members, whose fits are averaged.
 
     Attributes:

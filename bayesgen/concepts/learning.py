@@ -20,7 +20,7 @@ TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
 @dataclasses.dataclass(frozen=True)
-class ConceptProblem(FiniteProblem):
+class ConceptProblem(FiniteProblem[ConceptFit]):
     """The problem of training a concept learner on examples.
 
     Attributes:
@@ -38,8 +38,7 @@ class ConceptProblem(FiniteProblem):
             raise FitError(
                 f"A concept learner has no labels whose p(y | x) {method!r} could maximise. Use MLE() or MAP()."
             )
-        fit: ConceptFit = method.solve_finite(self)
-        return fit
+        return method.solve_finite(self)
 
     def enumerated(self, method: Method) -> ConceptFit:
         self._refuse_unknown(method)

@@ -1,11 +1,11 @@
 """`Exact`: the conjugate posterior in closed form."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from bayesgen.families import OpenFamily
+from bayesgen.labels import Learned
 from bayesgen.posteriors import ConjugatePosterior
 from bayesgen.statistics import PatternMoments
 
@@ -56,7 +56,7 @@ class Exact(Method):
             )
         return None
 
-    def solve_finite(self, problem: FiniteProblem) -> Any:
+    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.enumerated(self)
 
     def solve(self, problem: ProgramProblem) -> Fit:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.labels import Learned
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import (
     Draws,
@@ -85,7 +86,7 @@ class NUTS(Method):
                 )
         return None
 
-    def solve_finite(self, problem: FiniteProblem) -> Any:
+    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.sampled(self)
 
     def solve(self, problem: ProgramProblem) -> Fit:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
+from bayesgen.labels import Learned
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import PRIOR_STARTS, OfStatistics, Prior, ProgramDensity, dispersed_starts
@@ -189,7 +190,7 @@ class PointMethod(Method):
         """The name of the joint density in messages."""
         return "posterior density" if self.has_prior else "likelihood"
 
-    def solve_finite(self, problem: FiniteProblem) -> Any:
+    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.maximised(self, self.has_prior)
 
     @property

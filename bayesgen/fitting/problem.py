@@ -3,12 +3,13 @@
 import abc
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
+from bayesgen.labels import Learned
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior
 from bayesgen.program import GenerativeProgram
@@ -21,7 +22,7 @@ from .summaries import Summaries
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem(abc.ABC):
+class Problem(abc.ABC, Generic[Learned]):
     """A model and its training data, to be solved by a method. Models of other data pose problems of their own.
 
     Attributes:
@@ -37,7 +38,7 @@ class Problem(abc.ABC):
     progress: bool | None = None
 
     @abc.abstractmethod
-    def solved_by(self, method: "Method") -> Any:
+    def solved_by(self, method: "Method") -> Learned:
         """The fit by a method.
 
         Raises:
@@ -46,7 +47,7 @@ class Problem(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class ProgramProblem(Problem):
+class ProgramProblem(Problem[Fit]):
     """A program, or blocks with families, and the sufficient statistics of rows.
 
     Attributes:
@@ -176,19 +177,19 @@ class ProgramProblem(Problem):
         return np.asarray([name in named for name in schema.columns])
 
 
-class FiniteProblem(Problem):
+class FiniteProblem(Problem[Learned]):
     """A problem with finitely many processes, such as the hypotheses of a concept, up to hyperparameters."""
 
     @abc.abstractmethod
-    def enumerated(self, method: Any) -> Any:
+    def enumerated(self, method: "Method") -> Learned:
         """The fit with the posterior of all processes."""
 
     @abc.abstractmethod
-    def maximised(self, method: Any, has_prior: bool) -> Any:
+    def maximised(self, method: Any, has_prior: bool) -> Learned:
         """The fit with the most probable process, under the prior or without one."""
 
     @abc.abstractmethod
-    def sampled(self, method: Any) -> Any:
+    def sampled(self, method: Any) -> Learned:
         """The fit with draws of the hyperparameters, the processes summed out."""
 
 
@@ -222,7 +223,7 @@ class Method(abc.ABC):
         """The fit of a model to summarised data."""
         return ProgramProblem(model, data, seed, progress).solved_by(self)
 
-    def solve_finite(self, problem: "FiniteProblem") -> Any:
+    def solve_finite(self, problem: "FiniteProblem[Learned]") -> Learned:
         """The fit of a problem with finitely many processes, by the answer of the problem that suits the method."""
         name = type(self).__name__
         raise FitError(f"A concept learner is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE().")

@@ -114,7 +114,7 @@ def prepare(
     schema: Schema | None = None,
     sample_weight: ColumnLike | None = None,
     keeps_rows: bool = False,
-) -> Problem:
+) -> Problem[Any]:
     """The problem of training a model on data. Models of data other than rows by column register their own function.
 
     `keeps_rows` keeps the labelled rows, for methods that need them besides their statistics.
