@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ from .answers import (
 )
 from .targets import ClassTarget, ContinuousTarget, DensityTarget, Scored, Target
 
+Pair: TypeAlias = tuple[Method, Rule]
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
 
@@ -230,7 +231,7 @@ def compare(
     X_test: TableLike,
     y_test: ColumnLike,
     *,
-    methods: Sequence[tuple[Any, Any]] | None = None,
+    methods: Sequence[Pair] | None = None,
     seed: Seed = 0,
     schema: Schema | None = None,
     progress: bool | None = None,
@@ -340,7 +341,7 @@ def _learner(
     """A function that fits a model by a method; the data are read and summarised once, see `prepare`."""
     data = _Attempt.at(prepare, model, X, y, **read)
 
-    def learn(*, method: Any) -> Any:
+    def learn(*, method: Method) -> Any:
         if isinstance(data.outcome, BayesgenError):
             raise data.outcome
         return fit(model, data.outcome, method=method, seed=seed, progress=progress)
@@ -349,10 +350,10 @@ def _learner(
 
 
 def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], X_test: TableLike
+    model_name: str, learn: Callable[..., Any], pairs: Sequence[Pair], X_test: TableLike
 ) -> Iterator[tuple[Answer, Any]]:
     """Each pair's answer, with the prediction or the error that refused it."""
-    learned: dict[Any, _Attempt] = {}
+    learned: dict[Method, _Attempt] = {}
     for (method, rule), (method_name, rule_name) in zip(pairs, _names_of(pairs), strict=True):
         if method not in learned:
             learned[method] = _Attempt.at(learn, method=method)
@@ -371,14 +372,14 @@ def _ask(
                 predict_seconds=asked.seconds if fitted.refused is None else float("nan"),
                 two_step=two_step,
                 is_map=two_step and isinstance(method, MAP) and not method.needs_rows,
-                is_mean=two_step and isinstance(method, Exact | NUTS) and rule.at != "mode",
+                is_mean=isinstance(rule, PlugIn) and rule.at != "mode" and isinstance(method, Exact | NUTS),
                 ask=functools.partial(predict, fitted.outcome, rule=rule) if asked.refused is None else None,
             ),
             asked.outcome,
         )
 
 
-def _names_of(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, str]]:
+def _names_of(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
     """Names of the pairs: types, or in full where two pairs would have the same name."""
     short = [(type(method).__name__, _rule_name(method, rule)) for method, rule in pairs]
     return [
@@ -387,7 +388,7 @@ def _names_of(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def _rule_name(method: Any, rule: Any) -> str:
+def _rule_name(method: Method, rule: Rule) -> str:
     """The type of the rule, with its point for a plug-in at a point of a posterior distribution."""
-    at_point = isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP)
-    return f"{type(rule).__name__}({rule.at})" if at_point else type(rule).__name__
+    name = type(rule).__name__
+    return f"{name}({rule.at})" if isinstance(rule, PlugIn) and not isinstance(method, MLE | MAP) else name

@@ -62,9 +62,9 @@ class _Reading:
 
     def __init__(self) -> None:
         self.is_known = True
-        self._places: dict[int, tuple[int, Any]] = {}  # with the values, so that no other object takes their ids
+        self._places: dict[int, tuple[int, object]] = {}  # with the values, so that no other object takes their ids
 
-    def content(self, value: Any) -> Hashable:
+    def content(self, value: object) -> Hashable:
         """The content of a value, as a key."""
         kind = type(value)
         if kind in _PLAIN:
@@ -82,18 +82,18 @@ class _Reading:
         self.is_known = False
         return None
 
-    def _contents(self, values: Iterable[Any]) -> tuple[Hashable, ...]:
+    def _contents(self, values: Iterable[object]) -> tuple[Hashable, ...]:
         return tuple(map(self.content, values))
 
-    def _named(self, values: Mapping[Any, Any]) -> tuple[tuple[Hashable, Hashable], ...]:
+    def _named(self, values: Mapping[Any, object]) -> tuple[tuple[Hashable, Hashable], ...]:
         return tuple((self.content(name), self.content(value)) for name, value in values.items())
 
     @functools.singledispatchmethod
-    def _parts(self, value: Any) -> Hashable:
+    def _parts(self, value: object) -> Hashable:
         """The contents of a value."""
         return self._pickled(value)
 
-    def _pickled(self, value: Any) -> Hashable:
+    def _pickled(self, value: object) -> Hashable:
         """The pickled state of an object, the class included."""
         try:
             reduced = value.__reduce_ex__(4)
@@ -193,7 +193,7 @@ class _Reading:
         parts += ((name, self.content(part)) for name, part in self._globals(code, value.__globals__))
         return *parts, ("its code", self.content(code))
 
-    def _globals(self, code: types.CodeType, names: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    def _globals(self, code: types.CodeType, names: Mapping[str, object]) -> Iterable[tuple[str, object]]:
         """The globals that code reads; of modules that are no libraries, the attributes that it reads."""
         for name, *attributes in _paths(code):
             value = names.get(name, vars(builtins).get(name))
@@ -233,11 +233,11 @@ def _imports(code: types.CodeType) -> frozenset[str]:
     return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
 
 
-def _is_own_module(value: Any) -> bool:
+def _is_own_module(value: object) -> bool:
     return isinstance(value, types.ModuleType) and not _is_of_library(value)
 
 
-def _is_of_library(value: Any) -> bool:
+def _is_of_library(value: object) -> bool:
     """Whether a value is a library's object of its name, and so the same wherever it is named."""
     if isinstance(value, types.ModuleType):
         return _root(value.__name__) in LIBRARIES
@@ -247,7 +247,7 @@ def _is_of_library(value: Any) -> bool:
     return isinstance(value, type) or getattr(sys.modules.get(value.__module__), name, None) is value
 
 
-def _package(value: Any) -> str:
+def _package(value: object) -> str:
     return _root(getattr(value, "__module__", None))
 
 
@@ -262,7 +262,7 @@ def _is_installed(package: str) -> bool:
     return package in LIBRARIES or package in sys.stdlib_module_names or path.startswith(_INSTALLED)
 
 
-def _is_read(name: str, part: Any) -> bool:
+def _is_read(name: str, part: object) -> bool:
     """Whether an attribute of a class matters for its content: not those that Python keeps for itself."""
     is_own = name.startswith("__") and not isinstance(part, types.FunctionType | property | staticmethod | classmethod)
     return not is_own and name != "_abc_impl"
@@ -289,7 +289,7 @@ class PytreeFunction(abc.ABC):
         return self
 
     @abc.abstractmethod
-    def __call__(self, n: int, **covariates: Array) -> Any: ...
+    def __call__(self, n: int, **covariates: Array) -> object: ...
 
 
 class Definition:
