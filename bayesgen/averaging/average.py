@@ -13,7 +13,7 @@ from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, ProgramProblem, S
 from bayesgen.models import Mixture
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
-from bayesgen.typing import ColumnLike, Float, Seed, TableLike
+from bayesgen.typing import Data, Float, Seed, Values
 
 from .comparable import check_comparable, check_labels_alike, evidences_of
 from .fit import AverageFit, Mixes, average_fit, check_rereadable
@@ -62,7 +62,7 @@ class Weighting(abc.ABC):
             )
 
     @abc.abstractmethod
-    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: Data | None, y: Values | None) -> AverageFit:
         """The average of fits; X and y are the rows, for weightings that need them."""
 
 
@@ -85,7 +85,7 @@ class EvidenceWeighting(Weighting):
         if mixtures:
             raise FitError(WITHOUT_EVIDENCE.format(mixtures[0]))
 
-    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: Data | None, y: Values | None) -> AverageFit:
         """Mix p(x, y), or densities of rows where evidences are approximate and there are no classes."""
         self.check_models([fit.model for fit in fits])
         evidences, are_approximate = evidences_of(fits)
@@ -122,7 +122,7 @@ class HeldOutWeighting(Weighting):
         if with_labels:
             super().check_method(method, with_labels, without_exact)
 
-    def mix(self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None) -> AverageFit:
+    def mix(self, fits: Sequence[Fit], X: Data | None, y: Values | None) -> AverageFit:
         """Mix class probabilities, or densities of rows without labels."""
         with_labels = have_labels([fit.concrete for fit in fits])
         log_scores = self._log_scores(fits, X, y, with_labels)
@@ -131,7 +131,7 @@ class HeldOutWeighting(Weighting):
         return average_fit(fits, shares, scores, self, mixes=mixes)
 
     def _log_scores(
-        self, fits: Sequence[Fit], X: TableLike | None, y: ColumnLike | None, with_labels: bool
+        self, fits: Sequence[Fit], X: Data | None, y: Values | None, with_labels: bool
     ) -> Float[np.ndarray, "n M"]:
         """The log score of each row by each member, trained without it."""
         if X is None or with_labels != (y is not None):
@@ -233,8 +233,8 @@ class AverageProblem(Problem[AverageFit]):
 
     model: AverageModel
     data: "tuple[ProgramProblem | AverageProblem, ...]"
-    X: TableLike | None = None
-    y: ColumnLike | None = None
+    X: Data | None = None
+    y: Values | None = None
 
     @property
     def has_labels(self) -> bool:
@@ -260,11 +260,11 @@ class AverageProblem(Problem[AverageFit]):
 @prepare.register
 def _(
     model: AverageModel,
-    X: TableLike,
-    y: ColumnLike | None = None,
+    X: Data,
+    y: Values | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
     keeps_rows: bool = False,
 ) -> AverageProblem:
     if isinstance(X, Summaries):
@@ -287,8 +287,8 @@ def average(
     prior: Any = None,
     weights: str = "evidence",
     *,
-    X: TableLike | None = None,
-    y: ColumnLike | None = None,
+    X: Data | None = None,
+    y: Values | None = None,
     schema: Schema | None = None,
     folds: int | None = 10,
     seed: Seed = 0,
@@ -383,9 +383,7 @@ def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weightin
     return kinds[name](folds, seed)
 
 
-def _as_fit(
-    member: Fit | Model, X: TableLike | None, y: ColumnLike | None, schema: Schema | None, weighting: Weighting
-) -> Fit:
+def _as_fit(member: Fit | Model, X: Data | None, y: Values | None, schema: Schema | None, weighting: Weighting) -> Fit:
     if isinstance(member, Fit):
         return member
     is_approximate = isinstance(member, Recipe) and member.approximates_evidence

@@ -29,7 +29,7 @@ from bayesgen.prediction import (
 from bayesgen.predictives import MixturePredictive
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
-from bayesgen.typing import ColumnLike, Float, Int, Seed, Shaped, TableLike
+from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
 
 if TYPE_CHECKING:
     import xarray
@@ -179,10 +179,10 @@ class AverageFit(Fit[AnyLabel]):
 
     def update(
         self,
-        X: TableLike | Summaries,
-        y: ColumnLike | None = None,
+        X: Data | Summaries,
+        y: Values | None = None,
         *,
-        sample_weight: ColumnLike | None = None,
+        sample_weight: Values | None = None,
         seed: Seed = 0,
         progress: bool | None = None,
     ) -> "AverageFit":
@@ -196,9 +196,9 @@ class AverageFit(Fit[AnyLabel]):
     def add_class(
         self,
         label: Any,
-        X: TableLike,
+        X: Data,
         *,
-        sample_weight: ColumnLike | None = None,
+        sample_weight: Values | None = None,
         seed: Seed = 0,
         progress: bool | None = None,
     ) -> "AverageFit":
@@ -209,7 +209,7 @@ class AverageFit(Fit[AnyLabel]):
 
         return self._reweighted(X, learn)
 
-    def _reweighted(self, X: TableLike | Summaries, learn: Callable[[Fit], Fit]) -> "AverageFit":
+    def _reweighted(self, X: Data | Summaries, learn: Callable[[Fit], Fit]) -> "AverageFit":
         """The average of the members trained further, with new weights."""
         if self.method.needs_rows:
             raise FitError(
@@ -240,7 +240,7 @@ class AverageFit(Fit[AnyLabel]):
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 
-def check_rereadable(X: TableLike | Summaries) -> None:
+def check_rereadable(X: Data | Summaries) -> None:
     """DataError for data that can be read only once, such as a generator: each member of an average reads them."""
     if hasattr(X, "__next__"):
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")

@@ -11,7 +11,7 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Fit, ProgramProblem, Summaries
 from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, answer_of_rows
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import ColumnLike, Float, Int, Seed, Shaped, TableLike
+from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
 
 from .comparable import fingerprints
 
@@ -93,14 +93,14 @@ def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, 
     return weights / weights.sum()
 
 
-def held_out_scores(fit: Fit, X: TableLike, y: ColumnLike | None) -> Float[np.ndarray, " n"]:
+def held_out_scores(fit: Fit, X: Data, y: Values | None) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
     table = read_table(X, y)
     return _scores(fit, table, _truth(fit, table))
 
 
 def cross_validated_scores(
-    fit: Fit, X: TableLike, y: ColumnLike | None, folds: Int[np.ndarray, " n"]
+    fit: Fit, X: Data, y: Values | None, folds: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i), each row predicted from the other folds; log p(x_i) where there are no labels.
 
@@ -166,7 +166,7 @@ def _check_trained_on(fit: Fit, rows: Rows) -> None:
             )
 
 
-def assign_folds(X: TableLike, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]:
+def assign_folds(X: Data, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"]:
     """A fold for each row, of equal sizes and in random order."""
     num_rows = read_table(X).num_rows
     if not isinstance(num_folds, int | np.integer) or not 2 <= num_folds <= num_rows:

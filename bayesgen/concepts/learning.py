@@ -9,7 +9,7 @@ import scipy.special
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, prepare
-from bayesgen.typing import ColumnLike, Float, Int
+from bayesgen.typing import Float, Int, Values
 
 from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples, read_examples
 from .hypothesis_classes import ClassIndex
@@ -114,10 +114,10 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
 def _(
     model: ConceptLearner,
     X: Any,
-    y: ColumnLike | None = None,
+    y: Values | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
     keeps_rows: bool = False,
 ) -> ConceptProblem:
     if schema is not None or sample_weight is not None:

@@ -204,7 +204,7 @@ class Schema:
         """
         return self._encode_labels(y, False, name)
 
-    def label_codes(self, labels: np.ndarray | None, name: str = "y") -> np.ndarray | None:
+    def label_codes(self, labels: Values | None, name: str = "y") -> np.ndarray | None:
         """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes."""
         if labels is None and self.classes is not None:
             raise DataError(f"{name} is missing: the model has classes, and learns them from a label for each row.")

@@ -25,6 +25,7 @@ from .columns import (
     kind_of_dtype,
     text_names,
 )
+from .rows import Rows
 from .sequences import Padded
 from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
 

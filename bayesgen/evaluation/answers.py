@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayesgen.errors import BayesgenWarning
 from bayesgen.records import by_content
-from bayesgen.typing import Float, Int, Shaped, TableLike
+from bayesgen.typing import Data, Float, Int, Shaped
 
 from .scores import paired_difference
 from .targets import EVERYWHERE, ClassTarget, Scored, Target
@@ -158,9 +158,7 @@ class Cost:
     columns: tuple[str, ...]
 
 
-def costly_rows(
-    scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: TableLike
-) -> tuple[Cost, ...]:
+def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: Data) -> tuple[Cost, ...]:
     """The rows with the lowest log scores of each model, by row and answer; none where no classes are predicted.
 
     In each of them an answer scores lower than the share of the class alone. Columns are found in data frames of up to
@@ -186,7 +184,7 @@ def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarra
 
 
 def _costs(
-    one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: TableLike
+    one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: Data
 ) -> Iterator[Cost]:
     columns = list(map(str, X_test.columns)) if isinstance(X_test, pd.DataFrame) else []
     without, alone = np.zeros((2, len(places), 0))

@@ -22,7 +22,7 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
 from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, predict
 from bayesgen.records import by_content
-from bayesgen.typing import ColumnLike, Seed, Shaped, TableLike
+from bayesgen.typing import Data, Seed, Shaped, Values
 
 from .answers import (
     Answer,
@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
     return ours | {name: version(name) for name in VERSIONS_OF}
 
 
-def row_names(X_test: TableLike, y_test: ColumnLike, num_rows: int) -> np.ndarray:
+def row_names(X_test: Data, y_test: Values, num_rows: int) -> np.ndarray:
     """Names of test rows: the index of a pandas frame, else positions."""
     frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
     return frames[0].index.to_numpy() if frames else np.arange(num_rows)
@@ -88,7 +88,7 @@ class Comparison:
         """The answers that were not refused, with the scores of each test row."""
         return score_rows(self.answers, self.target)
 
-    def with_costs(self, X_test: TableLike) -> "Comparison":
+    def with_costs(self, X_test: Data) -> "Comparison":
         """The comparison with the rows of the lowest log scores, and the columns that cause them."""
         return replace(self, costs=costly_rows(self.scored, self.target, self.rows, X_test))
 
@@ -226,10 +226,10 @@ DEFAULT_PAIRS: tuple[tuple[Method, Rule], ...] = (
 
 def compare(
     models: Any,
-    X: TableLike,
-    y: ColumnLike | None,
-    X_test: TableLike,
-    y_test: ColumnLike,
+    X: Data,
+    y: Values | None,
+    X_test: Data,
+    y_test: Values,
     *,
     methods: Sequence[Pair] | None = None,
     seed: Seed = 0,
@@ -300,7 +300,7 @@ def compare(
     )
 
 
-def _target(answers: Sequence[Answer], y: ColumnLike | None, y_test: ColumnLike, num_rows: int) -> Target[Any]:
+def _target(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Target[Any]:
     """The truth of the test rows, of the kind that the answers predict."""
     given = [answer for answer in answers if answer.refused is None]
     if y_test is None:
@@ -336,7 +336,7 @@ class _Attempt:
 
 
 def _learner(
-    model: Any, X: TableLike, y: ColumnLike | None, *, seed: Seed, progress: bool | None, **read: Any
+    model: Any, X: Data, y: Values | None, *, seed: Seed, progress: bool | None, **read: Any
 ) -> Callable[..., Any]:
     """A function that fits a model by a method; the data are read and summarised once, see `prepare`."""
     data = _Attempt.at(prepare, model, X, y, **read)
@@ -350,7 +350,7 @@ def _learner(
 
 
 def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[Pair], X_test: TableLike
+    model_name: str, learn: Callable[..., Any], pairs: Sequence[Pair], X_test: Data
 ) -> Iterator[tuple[Answer, Any]]:
     """Each pair's answer, with the prediction or the error that refused it."""
     learned: dict[Method, _Attempt] = {}

@@ -13,7 +13,7 @@ from bayesgen.data import Schema, as_array, labelled, response_values
 from bayesgen.errors import DataError
 from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes
 from bayesgen.records import by_content
-from bayesgen.typing import ColumnLike, Float, Int, Shaped
+from bayesgen.typing import Float, Int, Shaped, Values
 
 from .scores import (
     accuracy,
@@ -283,7 +283,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     gap = "  "
 
     @classmethod
-    def of(cls, y_test: ColumnLike, num_rows: int) -> "ContinuousTarget":
+    def of(cls, y_test: Values, num_rows: int) -> "ContinuousTarget":
         """The response of each test row.
 
         Raises:
@@ -410,7 +410,7 @@ class ClassTarget(Target[ClassPrediction]):
     note = "{place} each class: the probability that the answer gives it. Red: not the true class."
 
     @classmethod
-    def of(cls, labels: np.ndarray, y: ColumnLike | None, y_test: ColumnLike, num_rows: int) -> "ClassTarget":
+    def of(cls, labels: np.ndarray, y: Values | None, y_test: Values, num_rows: int) -> "ClassTarget":
         """The class of each test row, and the shares of the classes among the training rows that have a label.
 
         Raises:

@@ -27,7 +27,7 @@ from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, read_rows, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import ColumnLike, Float, Int, Seed, Shaped, TableLike
+from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
 
 from .components import with_one_order
 from .export import to_datatree
@@ -252,7 +252,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         check_ranges(self.schema.ranges, rows)
         return rows
 
-    def impute(self, X: TableLike, num_draws: int = 0, *, seed: Seed = 0) -> Any:
+    def impute(self, X: Data, num_draws: int = 0, *, seed: Seed = 0) -> Any:
         """X with its missing cells imputed, given the observed cells of their row.
 
         The default is the mean, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and the most
@@ -280,7 +280,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         """
         return imputed(self, X, num_draws, seed)
 
-    def transform(self, X: TableLike) -> FactorCoordinates:
+    def transform(self, X: Data) -> FactorCoordinates:
         """The posterior of the coordinates of rows on a surface of few dimensions, of `ProbabilisticPCA`.
 
         The process is the point, or that of the posterior means (of the covariance: the nearest one of the model's).
@@ -309,7 +309,7 @@ class Fit(Trained[Any], Generic[Labelled]):
             )
         return dataclasses.replace(coordinates, index=table.index)
 
-    def states(self, X: TableLike, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
+    def states(self, X: Data, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
         """The hidden states of sequences at each time step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
 
         `PlugIn()` smooths at its process, p(state | all time steps, Q), and gives the most probable path. `BMA()`
@@ -344,10 +344,10 @@ class Fit(Trained[Any], Generic[Labelled]):
 
     def update(
         self,
-        X: TableLike | Summaries,
-        y: ColumnLike | None = None,
+        X: Data | Summaries,
+        y: Values | None = None,
         *,
-        sample_weight: ColumnLike | None = None,
+        sample_weight: Values | None = None,
         seed: Seed = 0,
         progress: bool | None = None,
     ) -> "Fit[Labelled]":
@@ -377,9 +377,9 @@ class Fit(Trained[Any], Generic[Labelled]):
     def add_class(
         self,
         label: Any,
-        X: TableLike,
+        X: Data,
         *,
-        sample_weight: ColumnLike | None = None,
+        sample_weight: Values | None = None,
         seed: Seed = 0,
         progress: bool | None = None,
     ) -> "Fit[Labelled]":

@@ -30,7 +30,7 @@ from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
-from bayesgen.typing import ColumnLike, Int, TableLike
+from bayesgen.typing import Data, Int, Values
 
 from .export import class_axes
 
@@ -207,11 +207,11 @@ def _shown(model: Model) -> str:
 
 def summarize(
     model: Recipe,
-    X: TableLike,
-    y: ColumnLike | None = None,
+    X: Data,
+    y: Values | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
 ) -> Summaries:
     """Reduce training data to sufficient statistics in one pass over blocks of rows.
 
@@ -251,11 +251,11 @@ def summarize(
 
 def as_summaries(
     model: Any,
-    X: TableLike | Summaries,
-    y: ColumnLike | None = None,
+    X: Data | Summaries,
+    y: Values | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
     keeps_rows: bool = False,
 ) -> Summaries:
     """The summaries of training data, see `summarize`, or the given ones; `keeps_rows` keeps labelled rows, too.
@@ -343,16 +343,14 @@ FIT_AGAIN = (
 )
 
 
-def with_rows(
-    fit: "Fit", X: TableLike | Summaries, y: ColumnLike | None, sample_weight: ColumnLike | None
-) -> Summaries:
+def with_rows(fit: "Fit", X: Data | Summaries, y: Values | None, sample_weight: Values | None) -> Summaries:
     """The training data of a fit and more rows, or `Summaries` of them, at the scale of its prior."""
     data = _kept_data(fit)
     schema = None if isinstance(X, Summaries) else data.schema
     return data + as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
 
 
-def with_class(fit: "Fit", label: Any, X: TableLike, sample_weight: ColumnLike | None) -> Summaries:
+def with_class(fit: "Fit", label: Any, X: Data, sample_weight: Values | None) -> Summaries:
     """The training data of a fit and rows of one more class, at the scale of its prior.
 
     Raises:

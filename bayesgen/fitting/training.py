@@ -9,7 +9,7 @@ from bayesgen.errors import DataError, keywords_stated
 from bayesgen.labels import Labelled, Learned
 from bayesgen.program import Model, Recipe
 from bayesgen.runtime import check_seed, interrupts_kept, requested
-from bayesgen.typing import ColumnLike, Seed, TableLike
+from bayesgen.typing import Data, Seed, Values
 
 from .fit import Fit
 from .problem import Method, Problem, ProgramProblem
@@ -19,12 +19,12 @@ from .summaries import Summaries, as_summaries
 @overload
 def fit(
     model: Recipe[Labelled],
-    X: TableLike | Summaries | Problem,
-    y: ColumnLike | None = ...,
+    X: Data | Summaries | Problem,
+    y: Values | None = ...,
     *,
     method: Method,
     schema: Schema | None = ...,
-    sample_weight: ColumnLike | None = ...,
+    sample_weight: Values | None = ...,
     seed: Seed = ...,
     progress: bool | None = ...,
     device: str | None = ...,
@@ -33,11 +33,11 @@ def fit(
 def fit(
     model: Model[Learned],
     X: Any,
-    y: ColumnLike | None = ...,
+    y: Values | None = ...,
     *,
     method: Method,
     schema: Schema | None = ...,
-    sample_weight: ColumnLike | None = ...,
+    sample_weight: Values | None = ...,
     seed: Seed = ...,
     progress: bool | None = ...,
     device: str | None = ...,
@@ -46,11 +46,11 @@ def fit(
 def fit(
     model: Model[Any],
     X: Any,
-    y: ColumnLike | None = None,
+    y: Values | None = None,
     *,
     method: Method,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
     seed: Seed = 0,
     progress: bool | None = None,
     device: str | None = None,
@@ -109,10 +109,10 @@ def fit(
 def prepare(
     model: Any,
     X: Any,
-    y: ColumnLike | None = None,
+    y: Values | None = None,
     *,
     schema: Schema | None = None,
-    sample_weight: ColumnLike | None = None,
+    sample_weight: Values | None = None,
     keeps_rows: bool = False,
 ) -> Problem[Any]:
     """The problem of training a model on data. Models of data other than rows by column register their own function.

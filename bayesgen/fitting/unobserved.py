@@ -15,7 +15,7 @@ from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, generator, positions
-from bayesgen.typing import Float, Int, Seed, Shaped, TableLike
+from bayesgen.typing import Data, Float, Int, Seed, Shaped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ def site_of_states(fit: "Fit", site: str | None) -> str:
     return sites[0] if site is None else site
 
 
-def states_by(rule: HiddenStatesRule, fit: "Fit", X: TableLike, site: str) -> HiddenStates:
+def states_by(rule: HiddenStatesRule, fit: "Fit", X: Data, site: str) -> HiddenStates:
     """The states of a site by a rule."""
     table = read_table(X, least_rows=0)
     rows = fit.rows_of(table)
@@ -178,7 +178,7 @@ IMPUTATION_NUMBERS = 1 << 22  # processes x rows x classes or cells of a chunk
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
 
-def imputed(fit: "Fit", X: TableLike, num_draws: int, seed: Seed) -> Any:
+def imputed(fit: "Fit", X: Data, num_draws: int, seed: Seed) -> Any:
     """See `Fit.impute`."""
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:

@@ -13,7 +13,7 @@ from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, k
 from bayesgen.fitting import Fit, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Int, TableLike
+from bayesgen.typing import Data, Int
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined, named_classes
 from .averages import warn_of_few_draws
@@ -24,21 +24,21 @@ AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and i
 
 
 @overload
-def predict(fit: Fit[ClassLabel], X: TableLike, *, rule: Rule, device: str | None = ...) -> ClassPrediction: ...
+def predict(fit: Fit[ClassLabel], X: Data, *, rule: Rule, device: str | None = ...) -> ClassPrediction: ...
 @overload
-def predict(fit: Fit[NumberLabel], X: TableLike, *, rule: Rule, device: str | None = ...) -> ContinuousPrediction: ...
+def predict(fit: Fit[NumberLabel], X: Data, *, rule: Rule, device: str | None = ...) -> ContinuousPrediction: ...
 @overload
 def predict(
-    fit: Fit[OptionalLabel], X: TableLike, *, rule: Rule, device: str | None = ...
+    fit: Fit[OptionalLabel], X: Data, *, rule: Rule, device: str | None = ...
 ) -> ClassPrediction | DensityPrediction: ...
 @overload
 def predict(
-    fit: Fit[AnyLabel], X: TableLike, *, rule: Rule, device: str | None = ...
+    fit: Fit[AnyLabel], X: Data, *, rule: Rule, device: str | None = ...
 ) -> ClassPrediction | ContinuousPrediction | DensityPrediction: ...
 @overload
-def predict(fit: Trained[Answered], X: TableLike, *, rule: Rule, device: str | None = ...) -> Answered: ...
+def predict(fit: Trained[Answered], X: Data, *, rule: Rule, device: str | None = ...) -> Answered: ...
 @keywords_stated
-def predict(fit: Trained[Any], X: TableLike, *, rule: Rule, device: str | None = None) -> Any:
+def predict(fit: Trained[Any], X: Data, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows, or the distribution of their continuous label.
 
     Args:
@@ -75,7 +75,7 @@ def predict(fit: Trained[Any], X: TableLike, *, rule: Rule, device: str | None =
 
 
 @functools.singledispatch
-def answer(fit: Any, rule: Rule, X: TableLike) -> Any:
+def answer(fit: Any, rule: Rule, X: Data) -> Any:
     """The prediction of queries by a rule. Fits with queries of other kinds register their own function."""
     table = read_table(X, least_rows=0)
     prediction = answer_of_rows(fit, rule, table)

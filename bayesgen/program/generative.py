@@ -38,7 +38,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, ColumnLike, Float, Int, Seed, TableLike
+from bayesgen.typing import Array, Data, Float, Int, Seed, Values
 
 from .conventions import check_signature
 from .density import log_density_of_sites
@@ -327,9 +327,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             return Traced.of(distributions, known)(known)
 
-    def log_joint(
-        self, latents: Mapping[str, Any], X: TableLike, y: ColumnLike | None = None
-    ) -> Float[np.ndarray, "n K"]:
+    def log_joint(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).
 
         Args:
@@ -344,7 +342,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             return np.asarray(log_joint(program, program._complete(latents), rows))
 
-    def log_density(self, latents: Mapping[str, Any], X: TableLike, y: ColumnLike | None = None) -> float:
+    def log_density(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
 
         Missing labels are marginalised. The density of the latents is that of their sites, in the constrained space.
@@ -356,7 +354,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             statistics = summarize_rows(program, rows).padded()
             return float(log_density_of_sites(program, program._complete(latents), statistics))
 
-    def _read_with(self, X: TableLike, y: ColumnLike | None) -> tuple["GenerativeProgram", Rows]:
+    def _read_with(self, X: Data, y: Values | None) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
         table = read_table(X) if self.response_site is None else read_table(X, y)
         program = self.of_table(table) if self.awaits_covariates else self

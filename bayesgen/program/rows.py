@@ -31,7 +31,7 @@ from bayesgen.data import (
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
-from bayesgen.typing import Array, Bool, Float, Int, Shaped, TableLike
+from bayesgen.typing import Array, Bool, Data, Float, Int, Shaped
 
 from .missing import check_missing
 from .structure import Program, Site
@@ -236,7 +236,7 @@ def _refuse_step(
 AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 
-def read_rows(program: Program, X: TableLike | Table, labelled: bool = False) -> Rows:
+def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows:
     """The rows of a mapping, a data frame or a `Table`, by site.
 
     Args:
