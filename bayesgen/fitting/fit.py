@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import jax
@@ -344,7 +344,7 @@ class Fit(Trained[Any], Generic[Labelled]):
 
     def update(
         self,
-        X: Data | Summaries,
+        X: Data | Iterable[tuple] | Summaries,
         y: Values | None = None,
         *,
         sample_weight: Values | None = None,
@@ -377,7 +377,7 @@ class Fit(Trained[Any], Generic[Labelled]):
     def add_class(
         self,
         label: Any,
-        X: Data,
+        X: Data | Iterable[tuple],
         *,
         sample_weight: Values | None = None,
         seed: Seed = 0,

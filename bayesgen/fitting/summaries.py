@@ -207,7 +207,7 @@ def _shown(model: Model) -> str:
 
 def summarize(
     model: Recipe,
-    X: Data,
+    X: Data | Iterable[tuple],
     y: Values | None = None,
     *,
     schema: Schema | None = None,
@@ -251,7 +251,7 @@ def summarize(
 
 def as_summaries(
     model: Any,
-    X: Data | Summaries,
+    X: Data | Iterable[tuple] | Summaries,
     y: Values | None = None,
     *,
     schema: Schema | None = None,
@@ -343,14 +343,16 @@ FIT_AGAIN = (
 )
 
 
-def with_rows(fit: "Fit", X: Data | Summaries, y: Values | None, sample_weight: Values | None) -> Summaries:
+def with_rows(
+    fit: "Fit", X: Data | Iterable[tuple] | Summaries, y: Values | None, sample_weight: Values | None
+) -> Summaries:
     """The training data of a fit and more rows, or `Summaries` of them, at the scale of its prior."""
     data = _kept_data(fit)
     schema = None if isinstance(X, Summaries) else data.schema
     return data + as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
 
 
-def with_class(fit: "Fit", label: Any, X: Data, sample_weight: Values | None) -> Summaries:
+def with_class(fit: "Fit", label: Any, X: Data | Iterable[tuple], sample_weight: Values | None) -> Summaries:
     """The training data of a fit and rows of one more class, at the scale of its prior.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any, overload
 
 from bayesgen.data import Schema
@@ -19,7 +20,7 @@ from .summaries import Summaries, as_summaries
 @overload
 def fit(
     model: Recipe[Labelled],
-    X: Data | Summaries | Problem,
+    X: Data | Iterable[tuple] | Summaries | Problem,
     y: Values | None = ...,
     *,
     method: Method,
