@@ -22,12 +22,12 @@ from .response import (
     response_values,
     transformer_input,
 )
-from .rows import Rows, filled_up, joined_rows
+from .rows import Rows, RowsLike, filled_up, joined_rows
 from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .tables import RowsLike, read_table
+from .tables import read_table
 from .views import Table, collected, successive_rows, with_cells
 
 __all__ = [

@@ -3,17 +3,17 @@
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 import scipy.sparse
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, Bool, Data, Float, Int, Real, Shaped
 
 from .sequences import PADDING
-from .views import sharing_cells, successive_rows
+from .views import Table, sharing_cells, successive_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -64,6 +64,10 @@ class Rows:
     def take(self, places: slice | list[int] | Int[Array, " m"]) -> "Rows":
         """Some of the rows, by a slice, which copies no cells, or by positions."""
         return jax.tree.map(functools.partial(_take, places), self)
+
+
+RowsLike: TypeAlias = Data | Table | Rows
+"""Rows before or after they are read."""
 
 
 def _take(places: slice | list[int] | Int[Array, " m"], array: "Array | csr_array") -> "Array | csr_array":

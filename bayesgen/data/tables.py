@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from .columns import (
     kind_of_dtype,
     text_names,
 )
-from .rows import Rows
 from .sequences import Padded
 from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
 
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     import narwhals as nw
     import pandas as pd
     from scipy.sparse import sparray, spmatrix
-
-RowsLike: TypeAlias = Data | Table | Rows
-"""Rows before or after they are read."""
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
 

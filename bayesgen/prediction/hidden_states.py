@@ -18,7 +18,7 @@ from .answers import ClassPrediction
 
 MATCHED_STEPS = 500  # of each class, by which the states of draws are matched
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
-FEWEST_ROWS = 2  # of simulated sequences of each class
+FEWEST_SEQUENCES = 2  # of simulated sequences of each class
 MOST_WEIGHTS = 1 << 22  # of draws x rows x classes
 
 Latents = Mapping[str, np.ndarray]
@@ -112,7 +112,7 @@ def _simulated(
     """Sequences simulated by a process, and their classes. Covariates of a program of one's own are those of rows."""
     steps = fit.program.structure.attribute[site].steps
     num_steps = SIMULATED_STEPS if steps is None or steps.most is None else max(steps.most, 1)
-    num_rows = num_classes * max(FEWEST_ROWS, -(-MATCHED_STEPS // num_steps))
+    num_rows = num_classes * max(FEWEST_SEQUENCES, -(-MATCHED_STEPS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
     simulated = fit.program.simulate(num_rows, latents=process, **given)
