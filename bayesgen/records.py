@@ -111,7 +111,7 @@ def written(instance: "DataclassInstance") -> str:
     return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
-def equal(one: "DataclassInstance", other: object) -> bool:
+def equal(one: "DataclassInstance", other: object) -> Any:
     """Whether two objects have equal fields, NaN equal to NaN; `NotImplemented` for different types."""
     if type(one) is not type(other):
         return NotImplemented

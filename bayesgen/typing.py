@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray | jax.Array
 if TYPE_CHECKING:  # for NumPy's stubs, arithmetic on arrays without axes gives an array
     ArrayOrNumber: TypeAlias = Array
 else:  # at run time it gives one of NumPy's numbers
-    ArrayOrNumber = np.ndarray | jax.Array | np.floating | np.bool_
+    ArrayOrNumber = np.ndarray | jax.Array | np.generic
 Seed: TypeAlias = int | np.integer | Array  # an array is one JAX key, of the new kind or the old one
 Category: TypeAlias = Hashable
 """A category, a class or a symbol: one of finitely many values of the user's own type."""

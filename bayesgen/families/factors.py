@@ -149,7 +149,7 @@ class FactorTransform(Transform):
         return jnp.full((), jnp.nan)
 
     def log_abs_det_jacobian(
-        self, x: Float[Array, "..."], y: Float[Array, "..."], intermediates: None = None
+        self, x: Float[Array, "..."] | None, y: Float[Array, "..."], intermediates: None = None
     ) -> Float[Array, "..."]:
         """Log-Jacobian of the site `y` by loadings and noise, without that of the rotation."""
         return jnp.zeros(())
@@ -181,7 +181,7 @@ class ToDiagonal(FactorTransform):
         return self._loadings(x).diagonal(axis1=-2, axis2=-1)
 
     def log_abs_det_jacobian(
-        self, x: Float[Array, "..."], y: Float[Array, "... k"], intermediates: None = None
+        self, x: Float[Array, "..."] | None, y: Float[Array, "... k"], intermediates: None = None
     ) -> Float[Array, "..."]:
         """Loadings that are made triangular with the diagonal y are a volume of prod_j |y_j|^(k - j).
 

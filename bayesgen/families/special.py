@@ -112,7 +112,9 @@ def quotient(
     return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), np.inf)
 
 
-def shrinkage(kappa: Float[ArrayOrNumber, "*#batch"], count: Float[ArrayOrNumber, "*#batch"]) -> Float[Array, "*batch"]:
+def shrinkage(
+    kappa: Float[ArrayOrNumber, "*#batch"], count: Float[ArrayOrNumber, "*#batch"]
+) -> Float[ArrayOrNumber, "*batch"]:
     """The share of n rows in a posterior mean, n / (kappa + n), the prior mean weighing kappa rows; 0 of nothing."""
     total = kappa + count
     return count / namespace(total).where(total > 0, total, 1.0)

@@ -18,10 +18,10 @@ import scipy.special
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayesgen.typing import Array, Result
+from bayesgen.typing import ArrayOrNumber, Result
 
 P = ParamSpec("P")
-Value: TypeAlias = Array  # keys are JAX arrays, too
+Value: TypeAlias = ArrayOrNumber  # keys are JAX arrays, too
 Variable: TypeAlias = Var | Literal
 
 
@@ -142,13 +142,13 @@ def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
 CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 
 
-def _as(value: Value, variable: Variable) -> Value:
+def _as(value: Any, variable: Variable) -> Value:
     """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
     dtype = variable.aval.dtype  # type: ignore[attr-defined]
     return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
 
 
-def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> Value:
     """The quotient; of integers, rounded towards zero."""
     if numerator.dtype.kind == "f":
         return numerator / denominator
@@ -204,13 +204,13 @@ def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.n
     return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
 
 
-def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int, int, int]]) -> np.ndarray | None:
+def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray | None:
     if any(low < 0 or high < 0 or inside for low, high, inside in edges):
         return None
-    return np.pad(x, [(low, high) for low, high, _ in edges], constant_values=filling)
+    return np.pad(x, [(int(low), int(high)) for low, high, _ in edges], constant_values=filling)
 
 
-def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
+def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> Value:
     """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
     contracted, batches = dimension_numbers
     letters = iter(string.ascii_letters)

@@ -288,7 +288,7 @@ def _named(*names: str) -> Callable[[dist.Distribution], dict[str, jax.Array]]:
 
 def _total_count(
     d: dist.BinomialProbs | dist.BinomialLogits | dist.MultinomialProbs | dist.MultinomialLogits,
-) -> dict[str, jax.Array]:
+) -> dict[str, Array]:
     return {"total_count": d.total_count}
 
 
