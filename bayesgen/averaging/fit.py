@@ -144,7 +144,7 @@ class AverageFit(Fit[AnyLabel]):
         return super().classes if self.posterior.can("predictive") else category_array(())
 
     def log_joint(
-        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: list[int] | Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*draws n K"]:
         """The table of the best member, or with at="predictive" that of the mixture. See `Fit.log_joint`."""
         if self.concrete.response is not None:
@@ -156,7 +156,7 @@ class AverageFit(Fit[AnyLabel]):
             return self.best.log_joint(X, at, rows)
         self.posterior.require(at)
         table = X if isinstance(X, Table) else read_table(X)
-        table = table if rows is None else table.rows(rows)
+        table = table if rows is None else table.rows(np.asarray(rows))
         log_joint = self._predictive(table)
         if not isinstance(X, Table):
             warn_of_unknown(table.unknown_cells)

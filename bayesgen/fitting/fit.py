@@ -175,7 +175,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         return block.of_column(column, self.parameters)
 
     def log_joint(
-        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: Int[np.ndarray, " m"] | None = None
+        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: list[int] | Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*draws n K"]:
         """The table of log-joints, log p(x_i, y = k | Q).
 
