@@ -293,7 +293,7 @@ def evaluator_of(density: LogDensity) -> Evaluator:
     plain, none = unit_axes(dimension), np.zeros((POINTS_A_CALL, dimension))
     at_origin = begin(np.zeros(dimension))
 
-    def at_points(points: Points, count: int) -> tuple[Values, Points]:
+    def at_points(points: Points, count: int) -> tuple[Float[Array, " points"], Float[Array, "points D"]]:
         return compiled(density, at_origin.point, plain, at_origin, points, count, 0, 0.0)[1:]
 
     def climb(center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
