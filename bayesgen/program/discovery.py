@@ -133,30 +133,33 @@ def _refusal(program: Program, message: str) -> BayesgenError:
 
 
 def continuous_label(program: Program, label: str, stated: bool | None) -> str | None:
-    """The label site where it is continuous, or None where it is one of classes. Inside float64.
+    """The label site where it is continuous, or None where it is one of classes.
 
     Raises:
         ModelError: a site that is not what was stated of it, or not one number a row.
     """
-    check_signature(program.function)
-    message = samples(_run(program, _sizes(program)[0])[0]).get(label)
-    if message is None or message["support"].is_discrete:
-        if stated:
-            found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
-            raise ModelError(f"continuous=True says that the label {label!r} is continuous, and the program {found}.")
-        return None
-    if stated is False:
-        raise ModelError(
-            f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
-            f"{_kind(message)}."
-        )
-    site = program.structure.attribute.get(label)
-    if site is None or site.row_shape:
-        raise ModelError(
-            f"The continuous label {label!r} has to be one number for each row: sample it in the plate of the rows "
-            "alone, and without to_event."
-        )
-    return label
+    with jax.enable_x64(True):
+        check_signature(program.function)
+        message = samples(_run(program, _sizes(program)[0])[0]).get(label)
+        if message is None or message["support"].is_discrete:
+            if stated:
+                found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
+                raise ModelError(
+                    f"continuous=True says that the label {label!r} is continuous, and the program {found}."
+                )
+            return None
+        if stated is False:
+            raise ModelError(
+                f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
+                f"{_kind(message)}."
+            )
+        site = program.structure.attribute.get(label)
+        if site is None or site.row_shape:
+            raise ModelError(
+                f"The continuous label {label!r} has to be one number for each row: sample it in the plate of the rows "
+                "alone, and without to_event."
+            )
+        return label
 
 
 def _kind(message: Message) -> str:
