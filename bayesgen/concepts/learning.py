@@ -1,20 +1,30 @@
 """Training concept learners: by enumeration of hypotheses, and with unknown hyperparameters by search or sampling."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import scipy.special
 
 from bayesgen.data import Schema
-from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, prepare
-from bayesgen.typing import Float, Int, Values
+from bayesgen.errors import BayesgenWarning, DataError, FitError, warn
+from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, about, prepare
+from bayesgen.log_density import LogDensity
+from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
+from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
+from bayesgen.records import copied, record, static
+from bayesgen.runtime import as_key, generator
+from bayesgen.solvers import maximize
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed, Values
 
 from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples, read_examples
-from .hypothesis_classes import ClassIndex
+from .hypothesis_classes import ClassIndex, HypothesisClasses
 from .learner import ConceptFit, ConceptLearner, ConceptPosterior, HypothesisPosterior, SharedHyperparameters
-from .marginal import ConceptMarginal, most_probable_hyperparameters, sample_hyperparameters
+from .prior import bounds
 
 TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
@@ -137,3 +147,150 @@ def log_scores(learner: ConceptLearner, examples: ExampleSet, has_prior: bool = 
 def ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
     """Indices of the best hypotheses."""
     return np.flatnonzero(scores >= scores.max() - TIE)
+
+
+# The posterior of hyperparameters given sets of examples, with the hypotheses marginalised.
+
+
+@record
+class ConceptMarginal(LogDensity):
+    """Log density of the unknown hyperparameters, unconstrained, given examples with hypotheses marginalised.
+
+    Attributes:
+        hyperparameters: numbers or distributions by name.
+        classes: the hypotheses, by classes of equal likelihood and prior factor.
+        names: the hyperparameters that are distributions, in the order of the vector.
+        of_coordinates: whether it is the density of the unconstrained vector, else of the hyperparameters themselves.
+    """
+
+    hyperparameters: dict[str, Any]
+    classes: HypothesisClasses
+    names: tuple[str, ...] = static()
+    of_coordinates: bool = static(default=True)
+
+    @classmethod
+    def of(cls, class_index: ClassIndex) -> "ConceptMarginal":
+        """The density for a learner's sets of examples."""
+        learner = class_index.learner
+        return cls(learner.hyperparameters, class_index.classes, tuple(learner.unknown))
+
+    @property
+    def priors(self) -> dict[str, dist.Distribution]:
+        """The priors of the unknown hyperparameters, by name."""
+        return {name: self.hyperparameters[name] for name in self.names}
+
+    @property
+    def dimension(self) -> int:
+        return len(self.names)
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """Log density at unconstrained hyperparameters."""
+        points = [at_free(prior, vector[index]) for index, prior in enumerate(self.priors.values())]
+        log_prior = sum(point.log_prob + self.of_coordinates * point.log_jacobian for point in points)
+        values = {name: point.value for name, point in zip(self.names, points, strict=True)}
+        return log_prior + self._log_evidence(values)
+
+    def at(self, values: Mapping[str, Array]) -> Float[Array, ""]:
+        """Log density of hyperparameters in their own ranges, by name."""
+        return sum(prior.log_prob(values[name]) for name, prior in self.priors.items()) + self._log_evidence(values)
+
+    def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
+        pairs = enumerate(self.priors.items())
+        return {name: at_free(prior, vector[index]).value for index, (name, prior) in pairs}
+
+    def name_of(self, index: int) -> str:
+        return self.names[index]
+
+    def _log_evidence(self, values: Mapping[str, Array]) -> Float[Array, ""]:
+        return self.classes.log_evidence({**self.hyperparameters, **values})
+
+
+def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_points: int = 8) -> Float[np.ndarray, "starts D"]:
+    """Starts of a search for the mode: the origin, points around it and about prior means. Inside float64."""
+    rng = generator(key)
+    points = _about_prior_means(marginal, rng.normal(size=(num_points, marginal.dimension)))
+    return dispersed(np.asarray(points), rng)
+
+
+@jax.jit
+def _about_prior_means(marginal: ConceptMarginal, distances: Float[Array, "points D"]) -> Float[Array, "points D"]:
+    """Unconstrained points at distances from the prior means. Draws would be as good, but take seconds to compile."""
+    centers = jnp.stack([free_of(prior, jnp.asarray(center_and_scale(prior)[0])) for prior in marginal.priors.values()])
+    return jnp.where(jnp.isfinite(centers), centers, 0.0) + distances
+
+
+NEAR_A_BOUND = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
+NEGLIGIBLE_LOSS = 1e-6  # of the log density, by moving to the bound
+STARTS = 8  # of searches, those around the origin not counted
+
+
+def find_mode(
+    marginal: ConceptMarginal, key: PRNGKeyArray, num_starts: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The mode of the density of hyperparameters in their own range, on whose boundary it often is.
+
+    Args:
+        marginal: log density of the hyperparameters.
+        key: JAX key of the starting points.
+        num_starts: number of starting points, about the prior means.
+
+    Returns:
+        (values by name; name -> bound for those on the boundary).
+
+    Raises:
+        FitError: where the density is unbounded at a bound; names the hyperparameter.
+    """
+    density = copied(marginal, of_coordinates=False)
+    with jax.enable_x64(True):
+        optimum = maximize(density, prior_starts(marginal, key, max(STARTS, num_starts)), num_starts)
+        values = {name: float(value) for name, value in marginal.constrain(jnp.asarray(optimum.vector)).items()}
+        return _moved_to_bounds(marginal, values, optimum.value)
+
+
+def _moved_to_bounds(
+    marginal: ConceptMarginal, values: dict[str, float], density: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The values with those near a bound moved to it, unless the density is lower there."""
+    boundary = {}
+    for name, prior in marginal.priors.items():
+        bound = min(bounds(prior), key=lambda bound: abs(values[name] - bound))
+        if abs(values[name] - bound) > NEAR_A_BOUND:
+            continue
+        at_bound = values | {name: bound}
+        of_bound = float(_density_at(marginal, {name: jnp.asarray(value) for name, value in at_bound.items()}))
+        if of_bound == np.inf:
+            raise FitError(f"The posterior density is unbounded where {name} is {bound:g}: it has no mode. Use NUTS().")
+        if not of_bound < density - NEGLIGIBLE_LOSS * abs(density):
+            boundary[name], values = bound, values if np.isnan(of_bound) else at_bound  # NaN: only a limit is there
+    return values, boundary
+
+
+_density_at = jax.jit(ConceptMarginal.at)
+
+NUM_STARTS = 4  # of a search for hyperparameters, by default
+
+
+def sample_hyperparameters(
+    marginal: ConceptMarginal, method: NUTS, seed: Seed, progress: bool | None
+) -> SharedHyperparameters:
+    """Draws of the unknown hyperparameters, the hypotheses marginalised."""
+    chains = method.chains(marginal, lambda: prior_starts(marginal, as_key(seed)), seed, progress)
+    supports = {name: prior.support for name, prior in marginal.priors.items()}
+    saturated = saturated_sites(supports, chains.values)
+    warn_of_convergence(
+        chains.warnings + saturated + convergence_problems(chains.values, chains.stats, entry_names({}, {}))
+    )
+    return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
+
+
+def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Seed) -> SharedHyperparameters:
+    """The mode of the unknown hyperparameters; one on the boundary is reported."""
+    values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
+    if boundary:
+        ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
+        warn(
+            f"The mode of the hyperparameters is on the boundary: {ends}. NUTS() averages over them instead.",
+            BayesgenWarning,
+        )
+    point = {name: np.asarray(value) for name, value in values.items()}
+    return SharedHyperparameters(point, method, {"boundary": boundary})

@@ -8,7 +8,7 @@ attributes carry at most the information of rows and labels together, so the cur
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +32,9 @@ from bayesgen.typing import Array, Float
 
 from .fit import Fit
 from .identification import CERTAIN, MOST_DIMENSIONS, LogOddsSlopes
+from .joint import JointMethod
 from .problem import ProgramProblem
 from .starts import free_parameters, made_finite, rows_of_classes
-
-if TYPE_CHECKING:
-    from .point import PointMethod
 
 Searched = TypeVar("Searched", Whitened, "CoupledDensity")  # an objective in the coordinates of its search
 LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
@@ -64,7 +62,7 @@ class Refinement:
         statistics: of the complete data.
     """
 
-    method: "PointMethod"
+    method: JointMethod
     problem: ProgramProblem
     joint: Fit
     statistics: SufficientStatistics
@@ -115,7 +113,7 @@ class Refinement:
         return {"objective_of_joint_fit": evaluator_of(there).at(np.zeros(len(center)))[0]}
 
 
-def check_bounded(objective: Searched, found: Optimum, method: "PointMethod") -> None:
+def check_bounded(objective: Searched, found: Optimum, method: JointMethod) -> None:
     """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
     if found.status is Status.UNBOUNDED:
         assert found.direction is not None
@@ -125,7 +123,7 @@ def check_bounded(objective: Searched, found: Optimum, method: "PointMethod") ->
 
 
 def unbounded_objective(
-    direction: Float[np.ndarray, " D"], whitening: AffineMap, density: LogDensity, method: "PointMethod"
+    direction: Float[np.ndarray, " D"], whitening: AffineMap, density: LogDensity, method: JointMethod
 ) -> FitError:
     """The error for an objective that rises without end along a direction."""
     site = density.name_of(int(np.argmax(np.abs(direction) / whitening.widths)))
@@ -147,7 +145,7 @@ def unbounded_objective(
 # the same rows without y. So only sites without a likelihood are evaluated row by row.
 
 
-def response_fit(method: "PointMethod", problem: ProgramProblem, response: Response) -> Fit:
+def response_fit(method: JointMethod, problem: ProgramProblem, response: Response) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
@@ -246,7 +244,7 @@ class CoupledDensity(LogDensity):
         return self.first.owner
 
 
-def conditional_fit(method: "PointMethod", problem: ProgramProblem) -> Fit:
+def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     """The fit that maximises log p(y | X, Q), and the log prior where the method has one.
 
     Raises:
@@ -268,7 +266,7 @@ def conditional_fit(method: "PointMethod", problem: ProgramProblem) -> Fit:
     return search.fit(density.cost, functools.partial(Whitened, density), about)
 
 
-def hybrid_fit(method: "PointMethod", problem: ProgramProblem, coupling: float) -> Fit:
+def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) -> Fit:
     """The fit that maximises the objective of `Hybrid`.
 
     Raises:
@@ -349,7 +347,7 @@ def _checked(
     vector: Float[np.ndarray, " D"],
     value: float,
     whitening: AffineMap,
-    method: "PointMethod",
+    method: JointMethod,
 ) -> int | None:
     """The number of directions in which p(y | x) does not change at a point; None in too many dimensions.
 

@@ -1,34 +1,20 @@
 """`MLE` and `MAP`: the process at a maximum of an objective, in closed form, by EM or by search."""
 
 import dataclasses
-import itertools
 import numbers
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.errors import DataError, FitError, ModelError
-from bayesgen.families import Advice
+from bayesgen.errors import ModelError
 from bayesgen.labels import Learned
-from bayesgen.models import Conjugate
-from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, OfStatistics, Prior, ProgramDensity, dispersed_starts
-from bayesgen.records import copied, fill
-from bayesgen.runtime import as_key, generator, placed
-from bayesgen.solvers import climb, evaluator_of, maximize
-from bayesgen.statistics import Classes, SufficientStatistics, merged
-from bayesgen.typing import Float
+from bayesgen.records import fill
 
 from .discriminative import conditional_fit, hybrid_fit
-from .em import CompleteDataObjective, Options, search_by_em
-from .exact import Exact
 from .fit import Fit
-from .nuts import NUTS
-from .problem import FiniteProblem, Method, ProgramProblem
-from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
+from .joint import JointMethod
+from .problem import FiniteProblem, ProgramProblem
+from .starts import GivenClasses
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -114,43 +100,21 @@ def as_objective(objective: Any) -> TrainingObjective:
     return known
 
 
-ASSIGNMENTS = ("soft", "hard")
-AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
-GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
-FIRST_STARTS = 2  # of a search for complete data, whose density seldom has several maxima
-LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # if every row has its label, likelihoods seldom have several maxima
-
-
 @dataclasses.dataclass(frozen=True)
-class PointMethod(Method):
+class PointMethod(JointMethod):
     """A method whose fit is a point. See `MLE` and `MAP` for its arguments."""
 
-    has_prior: ClassVar[bool]
-    """Whether the prior counts."""
-
-    num_starts: int | None = None
-    starts: Any = None
-    assignment: str = "soft"
-    unlabelled_weight: float = 1.0
     objective: Any = "joint"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         name = type(self).__name__
-        if self.num_starts is not None:
-            self.check_counts(num_starts=self.num_starts)
-        if self.assignment not in ASSIGNMENTS:
-            raise ModelError(f"{name}: assignment must be one of {list(ASSIGNMENTS)}, got {self.assignment!r}.")
-        weight = self.unlabelled_weight
-        if not isinstance(weight, numbers.Real) or isinstance(weight, bool) or not 0 <= weight < np.inf:
-            raise ModelError(f"{name}: unlabelled_weight must be a finite number and at least 0, got {weight!r}.")
-        if self.starts is not None and not isinstance(self.starts, GivenClasses | GivenParameters):
-            fill(self, starts=(GivenParameters if are_parameters(self.starts) else GivenClasses)(self.starts))
         fill(self, objective=as_objective(self.objective))
         if self.needs_rows and self.assignment == "hard":
             raise ModelError(
                 f"{name}: assignment='hard' is for objective='joint' alone, which is what k-means maximises."
             )
-        stated = {"starts": isinstance(self.starts, GivenClasses), "unlabelled_weight": weight != 1}
+        stated = {"starts": isinstance(self.starts, GivenClasses), "unlabelled_weight": self.unlabelled_weight != 1}
         idle = [argument for argument, is_stated in stated.items() if is_stated]
         if idle and not self.objective.looks_at_unlabelled:
             raise ModelError(
@@ -185,139 +149,8 @@ class PointMethod(Method):
             return conditional_fit(self, problem)
         return hybrid_fit(self, problem, float(self.objective.coupling))
 
-    @property
-    def what(self) -> str:
-        """The name of the joint density in messages."""
-        return "posterior density" if self.has_prior else "likelihood"
-
     def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.maximised(self, self.has_prior)
-
-    @property
-    def prior(self) -> Prior:
-        """The log prior density that is added to log-likelihoods: in the coordinates that are reported, or none."""
-        return Prior.PARAMETERS if self.has_prior else Prior.NONE
-
-    def joint_fit(self, problem: ProgramProblem) -> Fit:
-        """The fit that maximises the joint density of rows and labels."""
-        conjugate, statistics = problem.conjugate, self.counted(problem.data.statistics)
-        if self.has_prior:
-            problem.warn_of_constant_columns()
-        elif conjugate is not None and statistics.unlabelled is None:
-            conjugate.check_estimable(statistics)
-        problem.warn_of_unnamed_classes()
-        if conjugate is None or (self.has_prior and not conjugate.is_number):
-            return problem.result(self, self._by_search(problem, statistics))
-        objective = CompleteDataObjective.of(copied(conjugate, advice=_advice(problem, conjugate)), self.has_prior)
-        if statistics.is_complete and self.starts is not None:
-            raise DataError(
-                f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
-                "hidden the maximum has a closed form. Leave it out."
-            )
-        if statistics.is_complete:
-            return problem.result(self, Point(None, objective.maximum(statistics), conjugate))
-        options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
-        search = search_by_em(problem, conjugate, objective, statistics, options)
-        point = Point(None, search.best.point, conjugate)
-        return problem.result(self, point, search.attributes)
-
-    def counted(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """The statistics, rows without labels with their weights in the objective."""
-        rows = statistics.unlabelled
-        if rows is None and isinstance(self.starts, GivenClasses):
-            raise DataError(
-                f"{type(self).__name__}: starts= says where to start looking for the classes of rows without labels, "
-                "and every row has its label. Leave it out."
-            )
-        if rows is None or self.unlabelled_weight == 1:
-            return statistics
-        assert rows.weights is not None
-        weighted = dataclasses.replace(rows, weights=rows.weights * self.unlabelled_weight)
-        return dataclasses.replace(statistics, unlabelled=weighted if self.unlabelled_weight else None)
-
-    def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
-        """The density that a joint fit of a program maximises."""
-        data = OfStatistics(statistics, hard=self.assignment == "hard")
-        return ProgramDensity(problem.program, (data,), self.prior)
-
-    def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
-        """The point at the maximum of the density of the problem's program.
-
-        Raises:
-            FitError: where the density is unbounded or its mode not unique; names the site.
-        """
-        program, density = problem.program, self.joint_density(problem, statistics.padded())
-        if density.dimension == 0:
-            raise FitError(
-                "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask "
-                "it for program.log_joint({}, X)."
-            )
-        with jax.enable_x64(True), placed(density.cost):
-            if isinstance(self.starts, GivenParameters):
-                origin = density.constrain(jnp.zeros(density.dimension))
-                others = program.parameters_of({name: origin[name] for name in program.latents})
-                starts, num_searches = self.starts.vectors(program, others), len(self.starts.given)
-            else:
-                starts, num_searches = self._starts_of_search(problem, statistics, density)
-            optimum = maximize(density, starts, num_searches)
-            optimum.check(density, self.what)
-            values = density.constrain(jnp.asarray(optimum.vector))
-        return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
-
-    def _starts_of_search(
-        self, problem: ProgramProblem, statistics: SufficientStatistics, density: ProgramDensity
-    ) -> tuple[Float[np.ndarray, "starts D"], int]:
-        """The starts of a search, and how many of them are searched from. Inside float64.
-
-        Where labels are missing, searches start at the maxima for complete data, and at dispersed points where more are
-        wanted.
-        """
-        complete = _complete_data(problem, statistics, self.starts)
-        num_searches = len(complete) if self.starts else self.climbs(statistics.unlabelled is None)
-        others = dispersed_starts(problem.program, problem.seed, max(PRIOR_STARTS, num_searches))
-        if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
-            others = others[1:]
-        of_complete = (density.given(OfStatistics(each.padded())) for each in complete)
-        tops = [climb(evaluator_of(each), others[:FIRST_STARTS])[0].vector[None] for each in of_complete]
-        starts = np.concatenate([*tops, others])
-        return starts[:num_searches] if len(tops) >= num_searches else starts, num_searches
-
-    def climbs(self, is_labelled: bool = True) -> int:
-        """The number of starts of a search, where every row has its label and where some have none."""
-        return self.num_starts or (LABELLED_STARTS if is_labelled else UNLABELLED_STARTS)
-
-
-def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
-    """Recommendations for messages: the first averaging method that solves the problem."""
-    answering = [f"{type(method).__name__}()" for method in AVERAGING if method.refusal(problem) is None]
-    if problem.has_labels:
-        without_class = Advice.without_class
-    else:
-        without_class = "leave that column out" if conjugate.class_prior is None else "ask for fewer components"
-    return Advice(answering[0] if answering else "MAP()", without_class)
-
-
-def _complete_data(
-    problem: ProgramProblem, statistics: SufficientStatistics, starts: GivenClasses | None
-) -> list[SufficientStatistics]:
-    """Complete data at whose maxima a search starts: the labelled rows, or all rows with classes as given.
-
-    Rows without labels are kept with weight 0, so that the compiled density is that of the incomplete data.
-    """
-    data, rows = problem.data, statistics.unlabelled
-    if rows is None:
-        return []
-    silent = dataclasses.replace(rows, weights=np.zeros(rows.num_rows))
-    labelled = dataclasses.replace(statistics, unlabelled=silent)
-    if starts is None and statistics.class_weights.any():
-        return [labelled]
-    if starts is None:
-        rng = generator(as_key(problem.seed))
-        given: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), GROUPINGS)
-    else:
-        assert data.unlabelled_places is not None
-        given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-    return [merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, classes))]) for classes in given]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -2,10 +2,9 @@
 
 from .ascent import Ascent, Coordinates, ascend
 from .attempts import Chains, Settings, sample
-from .curvature import curvature_at
+from .curvature import AffineMap, Whitened, curvature_at
 from .maximize import Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
-from .whitening import AffineMap, Whitened
 
 __all__ = [
     "AffineMap",

@@ -21,11 +21,11 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
 from bayesgen.typing import Array, Float
 
+from .curvature import AffineMap, Whitened, constrain_draws
 from .maximize import search
 from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
 from .trajectory import POSITION, TREE
-from .whitening import AffineMap, Whitened, constrain_draws
 
 PROPOSED_GRADIENT = 1  # index in the proposals of a trajectory
 
@@ -320,7 +320,8 @@ def laplace(density: LogDensity, evaluator: Evaluator, starts: Iterable[Vector])
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"
         return Preparation(centred, reason, optimum.num_modes)
     if optimum.converged:
-        return Preparation(Whitened(density, AffineMap.at_peak(optimum)))
+        assert optimum.curvature is not None
+        return Preparation(Whitened(density, AffineMap.at_peak(optimum.vector, optimum.curvature)))
     if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
         origin = _shifted(density, np.zeros(density.dimension))
         return Preparation(origin, "no mode was found in the unconstrained space")

@@ -17,7 +17,7 @@ from bayesgen.fitting import prepare
 from bayesgen.program import OfStatistics, Prior, ProgramDensity
 from bayesgen.solvers import sampler
 from bayesgen.solvers.attempts import evaluator_by_steps
-from bayesgen.solvers.whitening import AffineMap, Whitened
+from bayesgen.solvers.curvature import AffineMap, Whitened
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance
