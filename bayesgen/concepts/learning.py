@@ -219,7 +219,7 @@ def _about_prior_means(marginal: ConceptMarginal, distances: Float[Array, "point
     return jnp.where(jnp.isfinite(centers), centers, 0.0) + distances
 
 
-NEAR_A_BOUND = 1e-6  # a mode nearer to a bound than this is compared with the bound itself
+NEAR_A_BOUND, AT_A_BOUND = 1e-6, 1e-9  # a mode nearer to a bound than the first is compared with the bound itself
 NEGLIGIBLE_LOSS = 1e-6  # of the log density, by moving to the bound
 STARTS = 8  # of searches, those around the origin not counted
 
@@ -260,8 +260,11 @@ def _moved_to_bounds(
         of_bound = float(_density_at(marginal, {name: jnp.asarray(value) for name, value in at_bound.items()}))
         if of_bound == np.inf:
             raise FitError(f"The posterior density is unbounded where {name} is {bound:g}: it has no mode. Use NUTS().")
-        if not of_bound < density - NEGLIGIBLE_LOSS * abs(density):
-            boundary[name], values = bound, values if np.isnan(of_bound) else at_bound  # NaN: only a limit is there
+        if np.isnan(of_bound):  # the density has only a limit there: a mode is on the bound if the search ended there
+            if abs(values[name] - bound) <= AT_A_BOUND:
+                boundary[name] = bound
+        elif of_bound >= density - NEGLIGIBLE_LOSS * abs(density):
+            boundary[name], values = bound, at_bound
     return values, boundary
 
 
