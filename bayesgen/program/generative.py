@@ -49,7 +49,7 @@ from .joint import log_joint
 from .missing import check_missing
 from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
-from .rows import check_numbers, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
+from .rows import check_numbers, check_values, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
 from .structure import Arrays, Plan, Program, Structure
 from .tracing import sites_of
 
@@ -274,6 +274,9 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         if self.known_covariates:
             self.introspection.indexes.check(covariates)
 
+    def check_values(self, rows: Rows) -> None:
+        check_values(self, self.introspection, rows)
+
     # --- what can be computed -----------------------------------------------------------------------------------
 
     def simulate(
@@ -351,7 +354,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         with jax.enable_x64(True):
-            statistics = summarize_rows(program, rows).padded()
+            statistics = summarize_rows(program, program.introspection, rows).padded()
             return float(log_density_of_sites(program, program._complete(latents), statistics))
 
     def _read_with(self, X: Data, y: Values | None) -> tuple["GenerativeProgram", Rows]:
@@ -432,7 +435,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of compressed sites, and the rows themselves for the others."""
-        return summarize_rows(self, rows)
+        return summarize_rows(self, self.introspection, rows)
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema itself: a program of one's own has no default priors. Values too large to square are refused."""

@@ -33,6 +33,7 @@ from bayesgen.errors import DataError
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Data, Float, Int, Shaped
 
+from .introspection import Introspection
 from .missing import check_missing
 from .structure import Program, Site
 
@@ -270,7 +271,7 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     rows = Rows(values, observed, covariates)
     is_new = program.response_site is not None and table.labels is None
     check_missing(program, rows, {program.response_site} if is_new else set())
-    check_values(program, rows)
+    program.check_values(rows)
     return rows
 
 
@@ -361,7 +362,7 @@ def check_numbers(y: np.ndarray, num_classes: int) -> None:
         )
 
 
-def check_values(program: Program, rows: Rows) -> None:
+def check_values(program: Program, known: Introspection, rows: Rows) -> None:
     """Refuse values outside the support of their site: fractions of counts, more successes than trials.
 
     Where a row has no label, a value has to be possible under some class. Missing cells are not checked.
@@ -370,7 +371,6 @@ def check_values(program: Program, rows: Rows) -> None:
         if site.discrete and site.steps is None:
             values = rows.values[name]
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
-    known = program.introspection
     for name, support in known.fixed_supports.items():
         site = program.structure.attribute[name]
         if site.steps is not None:
@@ -441,15 +441,15 @@ def _refuse_values(
         )
 
 
-def summarize_rows(program: Program, rows: Rows) -> SufficientStatistics:
+def summarize_rows(program: Program, known: Introspection, rows: Rows) -> SufficientStatistics:
     """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are other sites."""
     plan = program.plan
-    if program.introspection.supports_depend_on_class:
-        check_values(program, rows)
+    if known.supports_depend_on_class:
+        check_values(program, known, rows)
     return sufficient_statistics(
         rows,
         dict(plan.compressed),
         program.num_classes,
-        measure=program.introspection.measure_parameters(rows) if plan.measure else {},
+        measure=known.measure_parameters(rows) if plan.measure else {},
         keeps_rows=bool(plan.rowwise),
     )

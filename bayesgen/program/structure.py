@@ -4,22 +4,19 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Covariate
+from bayesgen.data import Covariate, Rows
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .conventions import arguments_of
 from .pytree import Definition, PytreeFunction
-
-if TYPE_CHECKING:
-    from .introspection import Introspection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +166,6 @@ class Program(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def introspection(self) -> "Introspection":
-        """All that is known of the program by running it."""
-
-    @property
-    @abc.abstractmethod
     def structure(self) -> Structure:
         """Its sites, found by tracing."""
 
@@ -185,6 +177,10 @@ class Program(abc.ABC):
     @abc.abstractmethod
     def check_indexes(self, covariates: Arrays) -> None:
         """Refuse covariates that make an index lie outside its axis, naming them and the first such row."""
+
+    @abc.abstractmethod
+    def check_values(self, rows: Rows) -> None:
+        """Refuse values outside the support of their site, naming the site and the first such row."""
 
     @abc.abstractmethod
     def replace(self, **values: Any) -> Self:

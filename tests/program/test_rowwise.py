@@ -120,7 +120,7 @@ def test_no_row_is_decomposed(attributes):
     for size in (24, 384):
         values = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
         with jax.enable_x64(True):
-            evidence = summarize_rows(own, Rows(values, labels=np.arange(size) % 3)).padded()
+            evidence = summarize_rows(own, own.introspection, Rows(values, labels=np.arange(size) % 3)).padded()
             density = ProgramDensity(own, (OfStatistics(evidence),), Prior.SITES)
             found.append(decompositions(jax.make_jaxpr(jax.value_and_grad(density))(jnp.ones(6)).jaxpr))
     assert found[0] == found[1] and found[0] and max(found[0]) <= 3, found
