@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.runtime import ROUNDING
 from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, is_traced
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, Stated, TableShape, check_counted
-
-SINGULAR = 1e-13  # smallest eigenvalue of a correlation matrix, below which its digits are lost
 
 
 def vector_of_factors(factors: Float[Array, "*K D D"]) -> Float[np.ndarray, " F"]:
@@ -38,7 +37,7 @@ def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> F
     if not np.isfinite(covariances).all() or (deviations == 0).any():
         return None
     correlations = covariances / (deviations[..., :, None] * deviations[..., None, :])
-    return covariances if np.linalg.eigvalsh(correlations).min() > SINGULAR else None
+    return covariances if np.linalg.eigvalsh(correlations).min() > ROUNDING else None
 
 
 def check_scale(scale: Stated) -> None:

@@ -14,10 +14,10 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.runtime import ROUNDING
 from bayesgen.statistics import Moments, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
-from .covariances import SINGULAR
 from .hyperparameters import Names, Stated, check_counted
 from .special import shrinkage
 
@@ -100,9 +100,6 @@ class InterceptPrior(dist.Distribution):
         variance = self.variance
         normal = -0.5 * ((value - self.loc) ** 2 / variance + jnp.log(variance) + math.log(2 * math.pi))
         return jnp.where(self.kappa > 0, normal, 0.0)
-
-
-COLLINEAR_SHARE = 1e-6  # least coefficient of a feature that takes part in a collinear combination
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +215,7 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
     coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
     if not is_traced(rows):
         _check_rank(np.asarray(triangular), np.asarray((rows[..., :-1] ** 2).sum(-2) == 0), counts, names)
-        _check_residual(squares <= SINGULAR * (rows[..., -1] ** 2).sum(-1), names)
+        _check_residual(squares <= ROUNDING * (rows[..., -1] ** 2).sum(-1), names)
     found = {"coefficients": coefficients, "variance": squares / counts}
     if intercept:
         found = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **found}
@@ -235,12 +232,12 @@ def _check_rank(
     if not triangular.shape[-1]:
         return
     _, values, vectors = np.linalg.svd(triangular)
-    singular = values[..., -1] ** 2 <= SINGULAR
+    singular = values[..., -1] ** 2 <= ROUNDING
     if not singular.any():
         return
     place = tuple(np.argwhere(singular)[0])
     constant = is_constant[place]
-    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > COLLINEAR_SHARE
+    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > 1e-6
     features = feature_names(names, triangular.ndim > 2, np.flatnonzero(taking_part).tolist())
     rows = float(np.asarray(counts)[place])
     if rows <= 1:

@@ -22,7 +22,6 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 FACTORS = 32  # of one product, whose logarithm is taken; where it overflows, logarithms are added
-MOST_HALVES = 1e7  # of (df + 1) / 2; above, the logarithm of a product has too few digits
 
 
 @record
@@ -41,7 +40,8 @@ class StudentTDensity(ColumnwiseDensity):
         constants = log_rising(0.5 * df, 0.5) - 0.5 * xp.log(df * math.pi) - xp.log(scale)
         constant = constants.sum(-1) if observed is None else observed.astype(float) @ constants.T
         precision = 1 / (scale * xp.sqrt(df))
-        if xp is np and observed is None and half.max() < MOST_HALVES and not np.ptp(half, axis=1).any():
+        has_digits = xp is np and half.max() < 1e7  # the logarithm of a product is multiplied by half
+        if has_digits and observed is None and not np.ptp(half, axis=1).any():
             return constant - half[:, 0] * _sums_of_logs(rows, loc, precision)
         columns = rows.T
         logs = [xp.log1p(scaled_squares(columns, *unit)) for unit in zip(loc, precision, strict=True)]

@@ -13,10 +13,8 @@ from bayesgen.errors import PredictionError
 from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.predictives import PredictiveDistribution
 from bayesgen.program import GenerativeProgram, program_table
-from bayesgen.runtime import all_in_threads, even_chunks
+from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
 from bayesgen.typing import Float, PRNGKeyArray
-
-TABLE_CELLS_A_THREAD = 1 << 20  # rows x classes x columns of a chunk, large enough for threads to work in parallel
 
 
 def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
@@ -27,7 +25,7 @@ def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
     def fill(part: slice) -> None:
         out[part] = chunk_table(densities, rows, part)
 
-    all_in_threads(fill, even_chunks(rows.num_rows, TABLE_CELLS_A_THREAD / numbers_per_row(rows, len(log_class_probs))))
+    all_in_threads(fill, even_chunks(rows.num_rows, THREAD_CELLS / numbers_per_row(rows, len(log_class_probs))))
     return out
 
 

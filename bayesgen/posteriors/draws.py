@@ -23,8 +23,7 @@ from .base import Exported, ParameterArrays, ProcessPosterior, chains_joined
 
 # Label switching in mixtures: one order of the components for all draws, by matching responsibilities.
 
-MOST_ROUNDS = 20  # of matching all draws to the mean of the matched ones
-FLOOR = 1e-12  # of a mean responsibility before its log
+MATCHED_ROWS = 500  # of data, or simulated time steps, by which the components or states of draws are matched
 
 
 def matching_orders(
@@ -49,7 +48,7 @@ def matching_orders(
     """
     responsibilities = scipy.special.softmax(log_joint, axis=2)
     orders = _orders(responsibilities, weights, responsibilities[pivot])
-    for _ in range(MOST_ROUNDS):
+    for _ in range(20):
         mean = np.take_along_axis(responsibilities, orders[:, None], axis=2).mean(axis=0)
         previous, orders = orders, _orders(responsibilities, weights, mean)
         if np.array_equal(orders, previous):
@@ -62,7 +61,7 @@ def _orders(
 ) -> Int[np.ndarray, "draws K"]:
     """The orders in which the responsibilities of each draw are nearest to a target."""
     # minus the divergence, without terms that do not depend on the order
-    gains = np.log(np.maximum(target, FLOOR)).T @ (weights[:, None] * responsibilities)
+    gains = np.log(np.maximum(target, 1e-12)).T @ (weights[:, None] * responsibilities)
     return np.stack([scipy.optimize.linear_sum_assignment(gain, maximize=True)[1] for gain in gains])
 
 
@@ -81,8 +80,6 @@ def reordered(
 
 
 # Diagnostics of draws of a mixture that are invariant under permutations of its components.
-
-NUM_PAIRS = 8  # of rows, for the probability to belong to one component
 
 
 @by_content
@@ -138,10 +135,10 @@ def label_invariants(
 
 
 def random_pairs(num_rows: int, rng: np.random.Generator) -> Int[np.ndarray, "pairs 2"]:
-    """Positions of a few random pairs of different rows; none of a single row."""
+    """Positions of eight random pairs of different rows; none of a single row."""
     if num_rows < 2:
         return np.empty((0, 2), np.int64)
-    return np.stack([rng.choice(num_rows, 2, replace=False) for _ in range(NUM_PAIRS)])
+    return np.stack([rng.choice(num_rows, 2, replace=False) for _ in range(8)])
 
 
 # Convergence of chains: R-hat, effective sample size, divergences, and a warning that says what to do.
@@ -150,7 +147,6 @@ Place = tuple[str, tuple[int, ...]]  # site and index of an entry
 NameOf = Callable[[str, tuple[int, ...]], str]  # site and index -> name of an entry in messages
 
 MAX_RHAT = 1.01
-FALSE_ALARMS = 1e-3  # probability of the warning for chains of one distribution
 MIN_ESS_PER_CHAIN = 100
 MORE_DRAWS = "raise num_warmup and num_samples"
 FEWEST_DRAWS = 4  # of a chain, for R-hat and effective sample sizes to be defined
@@ -207,7 +203,7 @@ class Entries:
 
 
 def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -> float:
-    """The R-hat that chains of one distribution exceed with probability FALSE_ALARMS in any entry.
+    """The R-hat that chains of one distribution exceed with probability 0.001 in any entry.
 
     The means of M half chains, each of effective size S / M, vary by F = chi2(M - 1) / (M - 1) times var / (S / M), so
     R-hat^2 is about 1 + F M / S. S is the effective size within chains, which does not shrink where chains disagree.
@@ -218,7 +214,7 @@ def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -
     ess = functools.partial(array_stats.ess, chain_axis=0, draw_axis=1, method="bulk")
     size = min(sum(ess(chain[None]) for chain in some) for some in (draws, folded))
     freedom = num_halves - 1
-    factor = scipy.stats.chi2.isf(FALSE_ALARMS / (2 * num_entries), freedom) / freedom
+    factor = scipy.stats.chi2.isf(0.001 / (2 * num_entries), freedom) / freedom
     return float(np.sqrt(1 + factor * num_halves / size))
 
 
@@ -287,7 +283,6 @@ def warn_of_convergence(found: Sequence[str], method: str = "NUTS") -> None:
         warn(f"{method}: " + "; ".join(found) + ".", ConvergenceWarning)
 
 
-DENSITIES = 200  # draws of an average of densities by blocks
 CHOLESKY = tuple(
     type(support)
     for support in (
@@ -361,10 +356,10 @@ class Draws(ProcessPosterior):
         }
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
-        """Those at some of the draws, at even distances."""
+        """The densities at 200 of the draws, at even distances."""
         flat = chains_joined(self.values)
         total = len(next(iter(flat.values())))
-        chosen = np.linspace(0, total - 1, min(total, DENSITIES)).round().astype(int)
+        chosen = np.linspace(0, total - 1, min(total, 200)).round().astype(int)
         return [conjugate.densities_at({name: value[index] for name, value in flat.items()}) for index in chosen]
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:

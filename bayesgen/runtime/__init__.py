@@ -1,7 +1,12 @@
-"""Where and how work runs: devices, threads, random numbers, progress."""
+"""Where and how work runs: devices, threads, chunks of rows, precision, random numbers, progress."""
 
 from .chunking import (
+    CACHE_ROWS,
+    CACHED_CELLS,
+    LATENT_CELLS,
     LEAST_ROWS,
+    TABLE_CELLS,
+    THREAD_CELLS,
     checked_chunks,
     chunks,
     even_chunks,
@@ -13,6 +18,7 @@ from .chunking import (
 )
 from .compilation import OwnedJit, Traced, compiled, needed_equations
 from .devices import carrying, check_not_forked, placed, requested, used
+from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
 from .threads import (
@@ -26,8 +32,19 @@ from .threads import (
 )
 
 __all__ = [
+    "CACHED_CELLS",
+    "CACHE_ROWS",
+    "EQUAL",
+    "EQUAL_DENSITIES",
+    "LATENT_CELLS",
     "LEAST_ROWS",
+    "LOG_OF_ZERO",
+    "PRACTICALLY_EQUAL",
+    "ROUNDING",
     "SINGLE_THREADED_BLAS",
+    "TABLE_CELLS",
+    "THREAD_CELLS",
+    "VANISHING",
     "OwnedJit",
     "Pool",
     "Traced",

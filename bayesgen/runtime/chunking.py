@@ -11,12 +11,13 @@ from bayesgen.typing import Shaped
 
 Tree = TypeVar("Tree")  # a pytree of arrays
 
-TABLE_CELLS = 1 << 22  # of a chunk of a table: 32 MB as float64
-CHECKED_CELLS = 1 << 18  # of a chunk for checks, whose temporary arrays stay small
+# Sizes of chunks: numbers in memory at once, and rows. `python -m benchmarks --only memory` measures the first two.
+TABLE_CELLS = 1 << 22  # of a table: 32 MB as float64
+LATENT_CELLS = 1 << 21  # of an array with the draws, states or processes beside the rows
+THREAD_CELLS = 1 << 20  # for one thread: so many that threads work in parallel
+CACHED_CELLS = 1 << 18  # with their temporary arrays, they stay in the cache of a core
 CACHE_ROWS = 4096  # of few columns, which stay in the cache
-LEAST_ROWS = 64
-FEWEST_ROWS = 8  # that row-wise functions are compiled for: fewer are hardly quicker
-NUM_BATCHES = 100  # of draws, about, for Monte Carlo errors by batch means
+LEAST_ROWS = 64  # below which the overhead of a chunk is a large part of its time
 
 
 def chunks(num_rows: int, size: int = CACHE_ROWS) -> list[slice]:
@@ -38,11 +39,11 @@ def even_chunks(num_rows: int, most: float) -> list[slice]:
 
 def checked_chunks(shape: tuple[int, int]) -> list[slice]:
     """Chunks of the rows of a matrix (n, D), for checks of its cells."""
-    return chunks(shape[0], max(1, CHECKED_CELLS // max(1, shape[1])))
+    return chunks(shape[0], max(1, CACHED_CELLS // max(1, shape[1])))
 
 
 def in_batches(
-    draws: Mapping[str, Shaped[np.ndarray, "chains draws ..."]], num_batches: int = NUM_BATCHES
+    draws: Mapping[str, Shaped[np.ndarray, "chains draws ..."]], num_batches: int = 100
 ) -> dict[str, Shaped[np.ndarray, "batches size ..."]]:
     """About `num_batches` batches of successive draws of one chain, all of one size, for batch means.
 
@@ -91,7 +92,7 @@ def over_chunks(
 
     def of_chunk(places: slice) -> Any:
         count = places.stop - places.start
-        length = size if one_size else padded_size(max(count, min(FEWEST_ROWS, size)))
+        length = size if one_size else padded_size(max(count, min(8, size)))  # fewer than 8 are hardly quicker
         padded = jax.tree.map(lambda array: pad(_dense(array[places]), length), rows)
         return jax.tree.map(lambda array: np.asarray(array)[:count], function(padded))
 

@@ -9,8 +9,6 @@ import numpy as np
 from bayesgen.errors import DataError
 from bayesgen.typing import Float, Int, PRNGKeyArray, Seed
 
-LEAST_SEED, LARGEST_SEED = -(2**63), 2**63 - 1
-
 
 def as_key(seed: Seed) -> PRNGKeyArray:
     """An integer seed or a JAX key as a key.
@@ -27,7 +25,7 @@ def as_key(seed: Seed) -> PRNGKeyArray:
 
 def check_seed(seed: object) -> None:
     """Refuse a seed that is neither an integer of 64 bits nor a JAX key, without compiling."""
-    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and LEAST_SEED <= seed <= LARGEST_SEED:
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and -(2**63) <= seed < 2**63:
         return
     if not _is_key(seed):
         raise DataError(f"seed must be an integer below 2**63 or one JAX key (jax.random.key), got {seed!r}.")

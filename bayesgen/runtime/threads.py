@@ -21,7 +21,6 @@ from threadpoolctl import ThreadpoolController
 from bayesgen.typing import Result
 
 Part = TypeVar("Part")
-MOST_THREADS = 6  # as each has its own buffers in memory
 
 
 @functools.cache  # a call takes half a millisecond
@@ -63,7 +62,7 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
 
     Not for functions that run NumPyro programs, whose handlers are shared by all threads.
     """
-    num_threads = min(num_cores(), MOST_THREADS, len(parts))
+    num_threads = min(num_cores(), 6, len(parts))  # at most six, as each has its own buffers in memory
     if num_threads < 2:
         yield from map(function, parts)
         return

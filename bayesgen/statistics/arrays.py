@@ -18,9 +18,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
-HUGE, TINY_COUNT = 1e200, 1e-50  # in products, a number for infinity, and the least count that differs from 0
 LOG_2PI = math.log(2 * math.pi)
-LEAST_FOR_STIRLING = 16.0  # from which on Stirling's series has all digits
 
 
 def namespace(*arrays: object) -> Any:
@@ -90,9 +88,10 @@ def log_linear(values: Cells, log_weights: Float[Array, "K m"]) -> Float[Array, 
     if xp is np and not impossible.any():
         return np.asarray(values @ log_weights.T)
     if xp is np:
-        table = np.asarray(values @ np.where(impossible, -HUGE, log_weights).T)
-        if (table < HUGE * TINY_COUNT).all():  # else some values are negative, or not numbers
-            table[table < -HUGE * TINY_COUNT] = -np.inf
+        infinite = 1e200  # as which it shows through products with values down to 1e-50
+        table = np.asarray(values @ np.where(impossible, -infinite, log_weights).T)
+        if (table < 1e-50 * infinite).all():  # else some values are negative, or not numbers
+            table[table < -1e-50 * infinite] = -np.inf
             return table
     finite = xp.where(impossible, 0.0, log_weights)
     hits = values @ impossible.T.astype(finite.dtype)
@@ -122,10 +121,10 @@ def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] 
     series (Abramowitz and Stegun 1964, eq. 6.1.40), all of whose large terms are taken together.
     """
     xp = namespace(start, step)
-    gammaln, large = special(xp).gammaln, xp.asarray(start) >= LEAST_FOR_STIRLING
+    gammaln, large = special(xp).gammaln, xp.asarray(start) >= 16
     if xp is np and not large.any():
         return gammaln(start + step) - gammaln(start)
-    base = xp.where(large, start, LEAST_FOR_STIRLING)
+    base = xp.where(large, start, 16.0)
     total = base + step
     difference = step * xp.log(base) + (total - 0.5) * xp.log1p(step / base) - step + _stirling(total) - _stirling(base)
     if xp is np and large.all():

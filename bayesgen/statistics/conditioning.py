@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.runtime import all_in_threads, chunks, even_chunks
+from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
 from .patterns import patterns_of
 
-CACHED_CELLS = 1 << 15  # of blocks that are inverted, and of rows that are whitened, at once: `missing` in benchmarks
+BLOCK_CELLS = 1 << 15  # of blocks that are inverted, and of rows that are whitened, at once: `missing` in benchmarks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ def parts_of(patterns: Bool[np.ndarray, "P D"], of_row: Int[np.ndarray, " n"]) -
     parts, start = [], 0
     for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
         size = int(num_missing[start])
-        for part in chunks(end - start, max(CACHED_CELLS // max(size**2, patterns.shape[1]), 1)):
+        for part in chunks(end - start, max(BLOCK_CELLS // max(size**2, patterns.shape[1]), 1)):
             rows = order[start + part.start : start + part.stop]
             first, last = of_row[rows[0]], of_row[rows[-1]]
             missing = np.nonzero(~patterns[first : last + 1])[1].reshape(-1, size) if size else np.zeros((1, 0), int)
@@ -327,8 +327,6 @@ def conditional_draws(
 
 # --- the last column, under many processes ----------------------------------------------------------------------
 
-ROW_CELLS = 1 << 18  # of rows that a thread takes at once, to stay in cache
-
 
 @dataclasses.dataclass(frozen=True)
 class LastGivenRest:
@@ -397,6 +395,6 @@ def last_given_rest(
         constant = (loc[:, -1] - (slope * shift).sum(1))[:, None]
         scale[:, members] = (deviations[:, -1] * factor[:, -1, -1])[:, None]
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
-        parts = even_chunks(len(members), ROW_CELLS / matrix.shape[-1])
+        parts = even_chunks(len(members), CACHED_CELLS / matrix.shape[-1])
         all_in_threads(fill_places, [members[part] for part in parts])
     return LastGivenRest(mean, scale, squares, observed.sum(1))

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from bayesgen.records import record
-from bayesgen.runtime import chunks
+from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
@@ -82,10 +82,6 @@ def _log_rising_of_whole(
         total[longer] += np.log(starts[longer] + step)
     total[short:] = log_rising(starts[short:], counts[short:, None])
     return total
-
-
-MOST_COMBINATIONS = 1 << 13
-JOINT_ROWS = 1 << 17  # many to each combination
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +190,7 @@ def _sparse_zeros(rows: Sparse, sample: Sample, difference: Float[Array, "K m"])
 def _group_width(num_classes: int, num_categories: int) -> int:
     """How many columns to count together: so many that their combinations stay in the fastest cache."""
     width = 1
-    while num_categories > 1 and num_classes * num_categories ** (width + 1) <= MOST_COMBINATIONS:
+    while num_categories > 1 and num_classes * num_categories ** (width + 1) <= 1 << 13:
         width += 1
     return width
 
@@ -212,7 +208,7 @@ def _count_jointly(
     """
     total = np.zeros((num_classes, rows.shape[1], size))
     width = _group_width(num_classes, size)
-    for part in chunks(len(rows), JOINT_ROWS):
+    for part in chunks(len(rows), CACHED_CELLS // 2):  # many to each combination
         _add_counts(total, rows[part], codes[part], None if weights is None else weights[part], width)
     return total
 

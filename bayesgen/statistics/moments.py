@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from bayesgen.runtime import chunks
+from bayesgen.runtime import CACHE_ROWS, CACHED_CELLS, LEAST_ROWS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import namespace
@@ -86,10 +86,6 @@ def _of_class(
 # Moments of rows with responsibilities, for EM: chunks that fit into cache are centred at each class's mean, and merged
 # by the pairwise formula, so that nothing cancels.
 
-WEIGHTED_CHUNK_CELLS = 1 << 17  # with their copies they fill two megabytes
-FAR_FROM_CENTER = 1e4  # squared distance of a class's mean from the center, in variances: loses four digits
-CONSTANT = 1e-24  # share of the largest square of a column, below which its scatter may be that of a constant
-
 
 def weighted_moments(
     values: Real[Array, "n m"],
@@ -101,7 +97,7 @@ def weighted_moments(
     """`class_moments` of complete rows with responsibilities."""
     num_rows, num_columns = values.shape
     total: Moments | None = None
-    for part in chunks(num_rows, max(1, WEIGHTED_CHUNK_CELLS // max(num_columns, 1))) or [slice(0, 0)]:
+    for part in chunks(num_rows, max(1, CACHED_CELLS // 2 // max(num_columns, 1))) or [slice(0, 0)]:
         rows = values[part].astype(np.float64, copy=False)
         of_rows = class_weights(responsibilities[part], num_classes, None if weights is None else weights[part])
         moments = _of_chunk(rows, of_rows.astype(np.float64, copy=False), matrix)
@@ -120,7 +116,7 @@ def _of_chunk(rows: Float[Array, "n m"], of_rows: Float[Array, "n K"], matrix: b
     scatter = (_cross_products if matrix else _squares)(columns, of_rows, count, shift)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if matrix else scatter
     largest = np.maximum(columns.max(1), -columns.min(1)) ** 2
-    if (squares <= CONSTANT * count[:, None] * largest).any():
+    if (squares <= 1e-24 * count[:, None] * largest).any():  # may be rounding of the scatter of a constant
         return two_pass_moments(rows, of_rows, of_rows.shape[1], None, matrix)
     mean = np.where(count[:, None] > 0, rows[0] + shift, 0.0)
     return Moments(count, mean, scatter, np.zeros(mean.shape[:1] if matrix else mean.shape))
@@ -152,17 +148,11 @@ def _squares(
     squares = np.square(columns - center[:, None])
     between = count[:, None] * (shift - center) ** 2
     scatter = (squares @ of_rows).T - between
-    if not (between <= FAR_FROM_CENTER * scatter).all():
+    if not (between <= 1e4 * scatter).all():  # a squared distance of more variances loses more than four digits
         for index, weights in enumerate(of_rows.T):
             np.square(np.subtract(columns, shift[index][:, None], out=squares), out=squares)
             np.matmul(squares, weights, out=scatter[index])
     return scatter
-
-
-MOMENTS_CHUNK_CELLS = 1 << 18
-CLASS_ROWS = 64  # of each class in a chunk, on average, at least
-FIRST_ROWS = 1 << 12
-FAR_ORIGIN = 1e2  # squared distance of an origin from the mean, in variances: loses two digits
 
 
 @np.errstate(over="ignore", invalid="ignore")  # scatter that overflows is refused by `check_magnitudes`
@@ -196,7 +186,8 @@ def _of_codes(
     origin = _heaviest_rows(values, codes, num_classes, weights)
     total = _moments_about(origin, values, codes, weights, matrix)
     squares = np.diagonal(total.scatter, axis1=1, axis2=2) if matrix else total.scatter
-    far = total.count[:, None] * (total.mean - origin) ** 2 > FAR_ORIGIN * squares
+    # a squared distance of a hundred variances loses two digits
+    far = total.count[:, None] * (total.mean - origin) ** 2 > 100.0 * squares
     if far.any():
         total = _moments_about(np.where(far, total.mean, origin), values, codes, weights, matrix)
     return total
@@ -222,7 +213,7 @@ class _ShiftedRows(abc.ABC):
     def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]) -> None:
         num_classes, num_columns = origin.shape
         self.origin = origin
-        most = max(MOMENTS_CHUNK_CELLS // max(num_columns, 1), CLASS_ROWS * num_classes)
+        most = max(CACHED_CELLS // max(num_columns, 1), LEAST_ROWS * num_classes)
         self.num_rows = max(1, min(num_rows, most))
         self.rows, self.spare = np.empty((2, self.num_rows, num_columns))
         self.sums, self.products = np.zeros(origin.shape), np.zeros((num_classes, *product_shape))
@@ -304,7 +295,7 @@ def _heaviest_rows(
 ) -> Float[Array, "K m"]:
     """The first of the heaviest rows of each class; zeros where no row has a weight."""
     if weights is None:
-        first = _first_rows(codes, np.arange(min(len(codes), FIRST_ROWS)), num_classes)
+        first = _first_rows(codes, np.arange(min(len(codes), CACHE_ROWS)), num_classes)
         if (first < 0).any():  # a class that the first rows lack
             first = _first_rows(codes, np.arange(len(codes)), num_classes)
     else:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.runtime import all_in_threads
+from bayesgen.runtime import CACHED_CELLS, all_in_threads
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .arrays import LOG_2PI, Cells, inverse_lower, log_diagonal, namespace
@@ -38,8 +38,6 @@ from .passes import Sample
 from .patterns import PatternMoments
 from .summaries import Moments, trailing
 
-THREAD_CELLS = 1 << 17  # of means of groups, from which on threads pay
-
 
 def expected_moments(
     summary: PatternMoments, loc: Float[Array, "K D"], scale_tril: Float[Array, "K D D"]
@@ -60,7 +58,8 @@ def expected_moments(
         k, part = job
         return _of_part(summary, part, loc[k], precision[k])
 
-    found = all_in_threads(of_part, jobs) if summary.mean.size > THREAD_CELLS else map(of_part, jobs)
+    threads_pay = summary.mean.size > CACHED_CELLS // 2
+    found = all_in_threads(of_part, jobs) if threads_pay else map(of_part, jobs)
     square = np.zeros((1, dimension, dimension))
     totals = [Moments(np.zeros(1), np.zeros((1, dimension)), square, np.zeros(1))] * num_classes
     conditional = np.zeros((num_classes, dimension, dimension))
@@ -373,10 +372,8 @@ def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]
 
 # Jointly normal columns whose covariance is of low rank but for a diagonal: a few factors, and noise.
 
-MANY_COLUMNS, COLUMNS_PER_FACTOR = (
-    20,
-    3,
-)  # columns, and columns a factor, from which on factors cost less: `_factors` in benchmarks/surfaces
+# columns, and columns a factor, from which on factors cost less: `_factors` in benchmarks/surfaces
+MANY_COLUMNS, COLUMNS_PER_FACTOR = 20, 3
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,6 @@ from .moments import class_moments
 from .passes import Sample
 from .summaries import Moments, trailing
 
-MOST_FOR_MEDIAN = 101  # draws of which the median is taken
-
 
 @dataclasses.dataclass(frozen=True)
 class NormalLikelihood(Likelihood):
@@ -125,8 +123,8 @@ class NormalReference(Reference):
 
 
 def few(draws: Float[Array, "draws ..."]) -> Float[Array, "few ..."]:
-    """Some of the draws, spread evenly: enough for a median."""
-    return draws[:: -(-len(draws) // MOST_FOR_MEDIAN)]
+    """At most 101 of the draws, spread evenly: enough for a median."""
+    return draws[:: -(-len(draws) // 101)]
 
 
 def median_of_draws(draws: Float[Array, " draws *shape"]) -> Float[Array, " *shape"]:

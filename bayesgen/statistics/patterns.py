@@ -6,15 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.runtime import chunks, pad, padded_size
+from bayesgen.runtime import CACHED_CELLS, chunks, pad, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import flatten_rows
 from .moments import class_moments
 from .passes import Classes, class_weights
 from .summaries import Moments, Summary
-
-CROSS_PRODUCT_CELLS = 1 << 18  # of rows whose cross products are made at once, to stay in cache
 
 
 @record
@@ -242,7 +240,7 @@ def _cross_products(
     sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[of_group]
     for size in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == size)
-        for part in chunks(len(alike), max(CROSS_PRODUCT_CELLS // (size * rows[0].size), 1)):
+        for part in chunks(len(alike), max(CACHED_CELLS // (size * rows[0].size), 1)):
             groups = alike[part]
             step = np.arange(size)
             is_row = step < lengths[groups, None]

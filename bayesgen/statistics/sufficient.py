@@ -18,8 +18,6 @@ from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
 
-MOST_DENSE_CELLS = 1 << 27  # of sparse rows that are made dense, a gigabyte
-
 
 @record
 class SufficientStatistics:
@@ -110,10 +108,11 @@ def _dense(array: Any) -> np.ndarray:
     if not hasattr(array, "tocsr"):
         return np.asarray(array)
     num_rows, num_columns = array.shape
-    if num_rows * num_columns > MOST_DENSE_CELLS:
+    gigabytes = num_rows * num_columns / 2**27
+    if gigabytes > 1:
         raise DataError(
             f"{num_rows:,} sparse rows of {num_columns:,} columns, which sampling and searches look at one by one, "
-            f"would take {num_rows * num_columns / 2**27:,.0f} GB as the dense array that they need. Use MAP() with "
+            f"would take {gigabytes:,.0f} GB as the dense array that they need. Use MAP() with "
             "hyperparameters that are numbers, and its joint objective, which keep them sparse; or fewer rows or "
             "columns."
         )

@@ -160,11 +160,7 @@ def _alike(one: ClassTable, another: ClassTable) -> tuple[ClassTable, ClassTable
     return trailing(one, ndim), trailing(another, ndim)
 
 
-LEAST_MAGNITUDE, MOST_MAGNITUDE = (
-    1e-152,
-    1e152,
-)  # numbers between have squares, and sums of squares, with all their digits
-MOST_UNITS = 1e151  # standard deviations whose squares do not overflow, nor their sums
+MOST_MAGNITUDE = 1e152  # numbers up to here and from 1 / 1e152 on have squares, and sums of squares, with all digits
 
 
 def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]) -> None:
@@ -178,7 +174,7 @@ def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]
         DataError: names the first such column, and the magnitude of its values.
     """
     sizes = _magnitudes(moments)
-    wrong = (sizes > MOST_MAGNITUDE) | ((sizes > 0) & (sizes < LEAST_MAGNITUDE))
+    wrong = (sizes > MOST_MAGNITUDE) | ((sizes > 0) & (sizes < 1 / MOST_MAGNITUDE))
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         size = sizes[place]
@@ -201,7 +197,7 @@ def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Calla
         DataError: names the first such column, the row and the value.
     """
     values = np.asarray(values)
-    limits = np.minimum(MOST_MAGNITUDE, MOST_UNITS * np.asarray(units))
+    limits = np.minimum(MOST_MAGNITUDE, 0.1 * MOST_MAGNITUDE * np.asarray(units))  # squares in both units are finite
     least = limits.min(initial=MOST_MAGNITUDE)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return

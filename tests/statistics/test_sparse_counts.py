@@ -115,5 +115,5 @@ def test_predictions_in_many_chunks_are_those_in_one(data, monkeypatch):
     fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
     whole = bg.predict(fit, X, rule=bg.BMA())
     monkeypatch.setattr("bayesgen.runtime.chunking.LEAST_ROWS", 7)
-    monkeypatch.setattr("bayesgen.posteriors.base.TABLE_CELLS_A_THREAD", 1)
+    monkeypatch.setattr("bayesgen.posteriors.base.THREAD_CELLS", 1)
     np.testing.assert_allclose(bg.predict(fit, X, rule=bg.BMA()).log_marginal, whole.log_marginal, rtol=1e-12)

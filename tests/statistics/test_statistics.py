@@ -594,9 +594,9 @@ def test_values_are_counted_one_column_at_a_time_or_many(num_classes, num_catego
 
 @pytest.mark.parametrize("matrix", [False, True])
 def test_moments_of_very_many_classes_and_chunks(matrix, monkeypatch):
-    monkeypatch.setattr(moments, "MOMENTS_CHUNK_CELLS", 101)
-    monkeypatch.setattr(moments, "CLASS_ROWS", 2)
-    monkeypatch.setattr(moments, "FIRST_ROWS", 3)
+    monkeypatch.setattr(moments, "CACHED_CELLS", 101)
+    monkeypatch.setattr(moments, "LEAST_ROWS", 2)
+    monkeypatch.setattr(moments, "CACHE_ROWS", 3)
     rng = np.random.default_rng(7)
     codes = rng.integers(0, 29, 997)
     rows = rng.normal(size=(997, 3)) + 1e3 * codes[:, None]

@@ -25,7 +25,7 @@ def close(found, expected, rtol):
 @pytest.mark.parametrize("weighing", [False, True])
 @pytest.mark.parametrize("offset", [0.0, 1e7])
 def test_chunks_add_up_to_the_plain_formulas(monkeypatch, matrix, weighing, offset):
-    monkeypatch.setattr(moments, "MOMENTS_CHUNK_CELLS", 5 * 17)
+    monkeypatch.setattr(moments, "CACHED_CELLS", 5 * 17)
     rng = np.random.default_rng(1)
     values = offset + rng.normal(size=(89, 5)) @ rng.normal(size=(5, 5))
     shares, weights = shares_of(rng, 89), rng.gamma(1.0, 1.0, 89) if weighing else None
