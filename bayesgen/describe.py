@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-WIDTH = 110
+WIDTH = 110  # characters of a line
 
 
 def described(title: str, entries: Mapping[str, str | None]) -> str:

@@ -71,7 +71,7 @@ def test_training_holds_a_few_blocks_at_a_time(make, labels):
 @pytest.mark.parametrize("words", [np.array(["no", "yes", "maybe"]), np.array(["no", "yes", "maybe"], dtype=object)])
 def test_labels_are_read_in_blocks(words, labels, monkeypatch):
     monkeypatch.setattr(chunking, "TABLE_CELLS", 1 << 14)
-    monkeypatch.setattr(levels, "_BLOCK_ROWS", 1 << 14)
+    monkeypatch.setattr(levels, "THREAD_CELLS", 1 << 14)
     y, X = words[labels], np.zeros((ROWS, 1), bool)
     one_code_a_row = 8 * ROWS / MEGABYTE
     assert peak(lambda: bg.summarize(bg.NaiveBayes(), X, y))[0] < one_code_a_row

@@ -12,12 +12,12 @@ from bayesgen.errors import FitError
 from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
 from bayesgen.fitting import Fit
 from bayesgen.program import ConcreteModel
+from bayesgen.runtime import EQUAL
 from bayesgen.statistics import Moments, SufficientStatistics, Summary, outer_or_square
 from bayesgen.typing import Array, Float
 
 from .fit import AverageFit
 
-RELATIVE_ROUNDING = 1e-9
 CELLS = "cells by class"  # that are observed
 TOTALS = "totals by class"
 OFFSET = 1e-6  # relative rounding of a mean, in centred sums
@@ -25,7 +25,7 @@ OFFSET = 1e-6  # relative rounding of a mean, in centred sums
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-    """Statistics that identify the data for every model, up to rounding of `RELATIVE_ROUNDING` x magnitude.
+    """Statistics that identify the data for every model, up to rounding of `EQUAL` x magnitude.
 
     Attributes:
         values: any shape.
@@ -42,7 +42,7 @@ class Fingerprint:
 
     def differs(self, other: "Fingerprint") -> bool:
         """Whether the two are of different data."""
-        tolerance = RELATIVE_ROUNDING * np.maximum(self.magnitude, other.magnitude)
+        tolerance = EQUAL * np.maximum(self.magnitude, other.magnitude)
         return bool((np.abs(self.values - other.values) > tolerance).any())
 
 

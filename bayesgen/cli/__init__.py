@@ -8,8 +8,6 @@ from .interruption import ended_by_interrupts
 
 __all__ = ["main"]
 
-_REFUSED = 1
-
 
 def main() -> None:
     """Run the command that the arguments of the process name.
@@ -33,4 +31,4 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
             if not isinstance(refusal, BrokenPipeError):
                 print(f"bayesgen: standard output cannot be written: {refusal.strerror}", file=sys.stderr)
-            sys.exit(_REFUSED)
+            sys.exit(1)

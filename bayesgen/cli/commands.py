@@ -102,7 +102,6 @@ MODELS: Mapping[str, Callable[[CompareOptions, Dataset], Any]] = {
     ModelName.NAIVE_BAYES_REGRESSION: lambda options, dataset: NaiveBayesRegression(),
 }
 TEST_SIZE = 0.25
-_MANY = 20  # different numbers in a target; if there are more, a note says that they are taken as classes
 
 
 class Task(abc.ABC):
@@ -197,7 +196,7 @@ def _hint_of_regression(dataset: Dataset) -> str:
     y = dataset.y.dropna()
     is_number = pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
     num_values = y.nunique()
-    if not is_number or num_values <= _MANY:
+    if not is_number or num_values <= 20:  # which may well be classes
         return ""
     return (
         f"Target {y.name!r} holds {num_values} different numbers, each of which is taken as a class. To predict the "

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-INTERRUPTED = 130
 _TO_UNDO: list[Callable[[], object]] = []
 _SHOW_CURSOR = "\x1b[?25h"  # hidden by progress bars
 
@@ -53,4 +52,4 @@ def _end(signal_number: int, frame: Any) -> NoReturn:
     line = "bayesgen: interrupted\n"
     with suppress(OSError):  # not by sys.stderr, which the signal may have interrupted
         os.write(2, (f"{_SHOW_CURSOR}\n{line}" if os.isatty(2) else line).encode())
-    os._exit(INTERRUPTED)
+    os._exit(128 + signal.SIGINT)

@@ -16,16 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record, static
-from bayesgen.runtime import padded_size
+from bayesgen.runtime import chunks, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .examples import ExampleCounts, ExampleSet, log_prob_of_examples
 from .learner import ConceptLearner
 from .prior import LogFactors, Number
 from .space import HypothesisSpace
-
-LEAST_CLASSES = 512  # to which classes are padded, so that most single sets share one compiled function
-DRAWS_AT_A_TIME = 200  # to average over
 
 # Log-sum-exp over classes for many sets of examples at once: log sum_u prior_masses[u] exp(logs[u]).
 #
@@ -35,8 +32,6 @@ DRAWS_AT_A_TIME = 200  # to average over
 # plainer, but NUTS takes 3 times as long with 24 sets, 9 times with 200: see `_sets` in benchmarks/finite.
 
 Totals = TypeVar("Totals")  # arrays, one or several
-
-ALMOST_NOTHING = 1e-250  # totals above it have all digits: underflow loses less than 1e-308
 
 
 def sum_over_shifts(
@@ -55,7 +50,7 @@ def sum_over_shifts(
         shifts = jnp.where(jnp.isneginf(shifts), 0.0, shifts)
         terms = jnp.exp(jnp.where(logs <= shifts, logs - shifts, -jnp.inf))
         totals = jnp.einsum("...cu,csu->...cs", terms, prior_masses)
-        is_summed: Bool[Array, "*batch C S"] = pending & (totals > ALMOST_NOTHING)
+        is_summed: Bool[Array, "*batch C S"] = pending & (totals > 1e-250)  # underflow loses less than 1e-308
         totals = jnp.where(is_summed, totals, 1.0)
         of_sets = (jnp.where(is_summed, values, 0.0) for values in (1 / totals, shifts + jnp.log(totals)))
         # none of a kind without progress, whose other sums are all 0
@@ -172,7 +167,8 @@ class ClassIndex:
             kinds[examples.num_positive, examples.num_negative].append(index)
         of_sets = [_prior_masses(learner, examples) for examples in sets]
         keys = tuple(functools.reduce(np.union1d, [of_sets[index][0] for index in kind]) for kind in kinds.values())
-        width, height = max(LEAST_CLASSES, padded_size(max(map(len, keys)))), padded_size(max(map(len, kinds.values())))
+        width = max(512, padded_size(max(map(len, keys))))  # most single sets share one compiled function
+        height = padded_size(max(map(len, kinds.values())))
         prior_masses = np.zeros((len(kinds), height, width))
         rows_of_sets = {
             index: (kind, row) for kind, rows in enumerate(kinds.values()) for row, index in enumerate(rows)
@@ -197,9 +193,8 @@ class ClassIndex:
         given = {name: np.broadcast_to(np.asarray(value, float), total) for name, value in values.items()}
         sums = np.zeros((2, *self.classes.prior_masses.shape))
         with jax.enable_x64(True):
-            for start in range(0, total, DRAWS_AT_A_TIME):
-                part = {name: value[start : start + DRAWS_AT_A_TIME] for name, value in given.items()}
-                sums += np.stack(_average(self.classes, part))
+            for part in chunks(total, 200):
+                sums += np.stack(_average(self.classes, {name: value[part] for name, value in given.items()}))
         return sums / total
 
     def of_hypotheses(self, index: int, values: Float[np.ndarray, "C S U"]) -> Float[np.ndarray, " H"]:

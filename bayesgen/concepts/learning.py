@@ -17,7 +17,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import as_key, generator
+from bayesgen.runtime import EQUAL, EQUAL_DENSITIES, as_key, generator
 from bayesgen.solvers import maximize
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed, Values
 
@@ -25,8 +25,6 @@ from .examples import ExampleCounts, Examples, ExampleSet, log_prob_of_examples,
 from .hypothesis_classes import ClassIndex, HypothesisClasses
 from .learner import ConceptFit, ConceptLearner, ConceptPosterior, HypothesisPosterior, SharedHyperparameters
 from .prior import bounds
-
-TIE = 1e-10  # log scores that differ by less are equal but for rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +144,7 @@ def log_scores(learner: ConceptLearner, examples: ExampleSet, has_prior: bool = 
 
 def ties(scores: Float[np.ndarray, " H"]) -> Int[np.ndarray, " ties"]:
     """Indices of the best hypotheses."""
-    return np.flatnonzero(scores >= scores.max() - TIE)
+    return np.flatnonzero(scores >= scores.max() - EQUAL)
 
 
 # The posterior of hyperparameters given sets of examples, with the hypotheses marginalised.
@@ -219,11 +217,6 @@ def _about_prior_means(marginal: ConceptMarginal, distances: Float[Array, "point
     return jnp.where(jnp.isfinite(centers), centers, 0.0) + distances
 
 
-NEAR_A_BOUND, AT_A_BOUND = 1e-6, 1e-9  # a mode nearer to a bound than the first is compared with the bound itself
-NEGLIGIBLE_LOSS = 1e-6  # of the log density, by moving to the bound
-STARTS = 8  # of searches, those around the origin not counted
-
-
 def find_mode(
     marginal: ConceptMarginal, key: PRNGKeyArray, num_starts: int
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -242,7 +235,7 @@ def find_mode(
     """
     density = copied(marginal, of_coordinates=False)
     with jax.enable_x64(True):
-        optimum = maximize(density, prior_starts(marginal, key, max(STARTS, num_starts)), num_starts)
+        optimum = maximize(density, prior_starts(marginal, key, max(8, num_starts)), num_starts)
         values = {name: float(value) for name, value in marginal.constrain(jnp.asarray(optimum.vector)).items()}
         return _moved_to_bounds(marginal, values, optimum.value)
 
@@ -254,23 +247,21 @@ def _moved_to_bounds(
     boundary = {}
     for name, prior in marginal.priors.items():
         bound = min(bounds(prior), key=lambda bound: abs(values[name] - bound))
-        if abs(values[name] - bound) > NEAR_A_BOUND:
+        if abs(values[name] - bound) > 1e-6:  # far enough for the search to have ended inside
             continue
         at_bound = values | {name: bound}
         of_bound = float(_density_at(marginal, {name: jnp.asarray(value) for name, value in at_bound.items()}))
         if of_bound == np.inf:
             raise FitError(f"The posterior density is unbounded where {name} is {bound:g}: it has no mode. Use NUTS().")
         if np.isnan(of_bound):  # the density has only a limit there: a mode is on the bound if the search ended there
-            if abs(values[name] - bound) <= AT_A_BOUND:
+            if abs(values[name] - bound) <= EQUAL:
                 boundary[name] = bound
-        elif of_bound >= density - NEGLIGIBLE_LOSS * abs(density):
+        elif of_bound >= density - EQUAL_DENSITIES * abs(density):
             boundary[name], values = bound, at_bound
     return values, boundary
 
 
 _density_at = jax.jit(ConceptMarginal.at)
-
-NUM_STARTS = 4  # of a search for hyperparameters, by default
 
 
 def sample_hyperparameters(
@@ -288,7 +279,7 @@ def sample_hyperparameters(
 
 def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Seed) -> SharedHyperparameters:
     """The mode of the unknown hyperparameters; one on the boundary is reported."""
-    values, boundary = find_mode(marginal, as_key(seed), method.num_starts or NUM_STARTS)
+    values, boundary = find_mode(marginal, as_key(seed), method.num_starts or 4)
     if boundary:
         ends = ", ".join(f"{name} = {bound:g}" for name, bound in boundary.items())
         warn(

@@ -18,9 +18,7 @@ from .kinds import Columns, Encoded, Kind
 from .number_kinds import REAL, encode_numbers
 from .views import Table
 
-DEFAULT_BINS = 10
 BINNED = "binned"
-LARGEST_BINNED = 1e300  # so that distances and their sums do not overflow
 
 
 @final
@@ -84,7 +82,7 @@ class Binned(Kind):
             raise DataError(
                 f"Binned: {len(ends)} edges are those of {len(ends) - 1} bins, not of {num_bins}. Leave num_bins out."
             )
-        size = len(ends) - 1 if ends is not None else DEFAULT_BINS if num_bins is None else int(num_bins)
+        size = len(ends) - 1 if ends is not None else 10 if num_bins is None else int(num_bins)
         object.__setattr__(self, "num_bins", size)
         object.__setattr__(self, "edges", ends)
         object.__setattr__(self, "tails", None if tails is None else _as_tails(tails, ends))
@@ -306,10 +304,11 @@ def _tails(
 ) -> tuple[float, float]:
     """The scales of highest likelihood of both tails; see `Binned`."""
     largest = max(abs(ordered[0]), abs(ordered[-1])) if len(ordered) else 0.0
-    if largest > LARGEST_BINNED:
+    most = 1e300  # sums of distances between such numbers do not overflow
+    if largest > most:
         raise DataError(
             f"Column {column!r} is binned, and has values of about {largest:.1e}, whose sums overflow in floating "
-            f"point. Take it in other units, below {LARGEST_BINNED:g}, or drop it."
+            f"point. Take it in other units, below {most:g}, or drop it."
         )
     stop, start = (int(np.searchsorted(ordered, edge, side="left")) for edge in (edges[1], edges[-2]))
     ends = (slice(0, stop), slice(start, len(ordered)))

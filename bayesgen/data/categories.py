@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
-from bayesgen.runtime import checked_chunks
+from bayesgen.runtime import THREAD_CELLS, checked_chunks, chunks
 from bayesgen.typing import Category, Int, Num, Shaped, Values
 
 from .category_values import category_array, dtype_categories, own_type, sorted_categories
@@ -19,11 +19,7 @@ from .kinds import Columns, Encoded, Kind
 from .sequences import PADDING
 from .views import ArrayTable, Table
 
-_BLOCK_ROWS = 1 << 20
-_MISSING, UNKNOWN = -1, -2
-_LOOKUP_SIZE = 1 << 16
-_SIDE_BY_SIDE = 64
-_MOST_DIGITS = 10
+MISSING, UNKNOWN = -1, -2  # codes
 
 
 def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]]:
@@ -62,8 +58,8 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]
 def distinct_values(values: np.ndarray, what: str) -> list[Category]:
     """The distinct values in order of appearance, without a code for every row."""
     found: dict[Category, None] = {}
-    for start in range(0, len(values), _BLOCK_ROWS):
-        found |= dict.fromkeys(factorize(values[start : start + _BLOCK_ROWS], what)[1])
+    for part in chunks(len(values), THREAD_CELLS):
+        found |= dict.fromkeys(factorize(values[part], what)[1])
     return list(found)
 
 
@@ -181,7 +177,7 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
         return
     num_labels = int(np.count_nonzero(~pd.isna(labels)))
     broken = [value for value in numbers if value % 1 != 0]
-    if broken or len(distinct) > max(_MOST_DIGITS, num_labels / 2):
+    if broken or len(distinct) > max(10, num_labels / 2):  # ten digits may be classes
         what = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""
         warn(
             f"y has {len(distinct)} different numbers in {num_labels} rows{what}, and a classifier takes each of them "
@@ -230,7 +226,7 @@ def codes_among(
     codes, distinct = factorize(values, what)
     place = {category: code for code, category in enumerate(categories)}
     # the last entry is that of code -1
-    lookup = np.array([place.get(value, UNKNOWN) for value in distinct] + [_MISSING], np.int64)
+    lookup = np.array([place.get(value, UNKNOWN) for value in distinct] + [MISSING], np.int64)
     if (lookup[:-1] == UNKNOWN).any() and not takes_unknown:
         unknown = [value for value in distinct if value not in place]
         row = int(np.argmax(lookup[codes] == UNKNOWN))
@@ -266,9 +262,10 @@ def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.nda
     That is 1.3 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
     """
     size, width = block.shape
-    whole = size // _SIDE_BY_SIDE * _SIDE_BY_SIDE
+    side_by_side = 64
+    whole = size // side_by_side * side_by_side
     if whole:
-        wide = extreme(block[:whole].reshape(-1, _SIDE_BY_SIDE * width), axis=0)
+        wide = extreme(block[:whole].reshape(-1, side_by_side * width), axis=0)
         block = np.concatenate([wide.reshape(-1, width), block[whole:]])
     return extreme(block, axis=0)
 
@@ -288,7 +285,7 @@ def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> 
     integers = np.array(categories, object)
     lowest, highest = integers.min(), integers.max()
     values = np.ascontiguousarray(values)
-    if highest - lowest >= _LOOKUP_SIZE or values.min() < lowest or values.max() > highest:
+    if highest - lowest >= 1 << 16 or values.min() < lowest or values.max() > highest:
         return None
     places = (integers - lowest).astype(np.int64)
     codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # all values are in range
@@ -302,7 +299,7 @@ def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> 
 
 def refuse_missing_values(codes: np.ndarray, what: str) -> None:
     """DataError where `factorize` found missing values."""
-    missing = np.flatnonzero(codes == _MISSING)
+    missing = np.flatnonzero(codes == MISSING)
     if missing.size:
         raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop these rows.")
 

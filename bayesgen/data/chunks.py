@@ -16,7 +16,6 @@ from .sequence_of import SEQUENCE
 from .tables import read_table
 from .views import Table
 
-SAMPLED_ROWS = 256  # to estimate the mean length of sequences
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 
@@ -100,7 +99,7 @@ def row_chunks(schema: Schema, table: Table) -> list[slice]:
     columns = schema.columns_of(SEQUENCE) if schema.kinds else ()
     if not columns or not table.num_rows:
         return table.chunks()
-    some = table.rows(np.unique(np.linspace(0, table.num_rows - 1, SAMPLED_ROWS).astype(int)))
+    some = table.rows(np.unique(np.linspace(0, table.num_rows - 1, 256).astype(int)))  # enough for a mean length
     return table.chunks(sum(_mean_length(some.column(name)) for name in schema.names_in(table, columns)))
 
 

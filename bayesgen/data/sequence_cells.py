@@ -12,12 +12,10 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Category, Float, Int, Shaped
 
-from .categories import UNKNOWN, codes_among, distinct_values
+from .categories import MISSING, UNKNOWN, codes_among, distinct_values
 from .category_values import own_type
 from .columns import WHOLE_FLOATS, as_array, as_objects
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-
-MISSING = -1  # among codes of steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from bayesgen.errors import BayesgenWarning
 from bayesgen.records import by_content
+from bayesgen.runtime import EQUAL_DENSITIES
 from bayesgen.typing import Data, Float, Int, Shaped
 
 from .scores import paired_difference
@@ -132,11 +133,6 @@ def _prefixed(columns: dict[str, Any]) -> dict[str, Any]:
     return {f"other_{name}": column for name, column in columns.items()}
 
 
-NUM_ROWS = 5
-LEAST_IMPROVEMENT = 1e-6  # of a log score, more than rounding
-MOST_COLUMNS = 100  # each of which is marginalised in turn
-
-
 @dataclass(frozen=True)
 class Cost:
     """A test row with a low log score, and the columns that cause it.
@@ -176,11 +172,11 @@ def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray
 
 
 def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
-    """Positions of the costliest rows: those that most answers rule out, then those of the lowest scores."""
+    """Positions of the five costliest rows: rows that most answers rule out first, then rows of the lowest scores."""
     ruled_out = np.isneginf(log_scores)
     order = np.lexsort((np.where(ruled_out, 0.0, log_scores).sum(axis=0), -ruled_out.sum(axis=0)))
     costs_something = np.asarray((log_scores < log_shares).any(axis=0))
-    return order[costs_something[order]][:NUM_ROWS]
+    return order[costs_something[order]][:5]
 
 
 def _costs(
@@ -188,7 +184,7 @@ def _costs(
 ) -> Iterator[Cost]:
     columns = list(map(str, X_test.columns)) if isinstance(X_test, pd.DataFrame) else []
     without, alone = np.zeros((2, len(places), 0))
-    if isinstance(X_test, pd.DataFrame) and 0 < len(columns) <= MOST_COLUMNS and len(places):
+    if isinstance(X_test, pd.DataFrame) and 0 < len(columns) <= 100 and len(places):  # each is marginalised
         without, alone = _marginalised_scores(one, target, places, X_test)
     for place, of_without, of_alone in zip(places, without, alone, strict=True):
         score = one.log_scores[place]
@@ -206,7 +202,7 @@ def _responsible_columns(
 ) -> Int[np.ndarray, " columns"]:
     """Positions of the columns that cause a low log score, from the scores without each column and with each alone."""
     best = without.max(initial=-np.inf)
-    if best > score + LEAST_IMPROVEMENT:
+    if best > score + EQUAL_DENSITIES:
         return np.flatnonzero(without == best)
     return np.flatnonzero(np.isneginf(alone)) if np.isneginf(score) else np.zeros(0, int)
 

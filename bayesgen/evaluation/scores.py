@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from bayesgen.prediction import named_classes
 
 Floats = NDArray[np.float64]
-CALIBRATION_BINS = 15
 
 
 def impossible_rows(log_probabilities: ArrayLike) -> NDArray[np.bool_]:
@@ -51,9 +50,7 @@ def brier_score(log_probabilities: ArrayLike, truth: ArrayLike) -> float:
     return float(np.mean(np.where(impossible_rows(table), 2.0, per_row)))
 
 
-def expected_calibration_error(
-    log_probabilities: ArrayLike, truth: ArrayLike, *, bins: int = CALIBRATION_BINS
-) -> float:
+def expected_calibration_error(log_probabilities: ArrayLike, truth: ArrayLike, *, bins: int = 15) -> float:
     """The mean gap between confidence in the most probable class and its accuracy, in bins of equal mass.
 
     Rows are sorted by the probability of their most probable class and cut into `bins` bins of (nearly) the

@@ -13,6 +13,7 @@ from bayesgen.data import Schema, as_array, labelled, response_values
 from bayesgen.errors import DataError
 from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes
 from bayesgen.records import by_content
+from bayesgen.runtime import PRACTICALLY_EQUAL
 from bayesgen.typing import Float, Int, Shaped, Values
 
 from .scores import (
@@ -25,7 +26,6 @@ from .scores import (
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 MOST_SHOWN = 10  # rows of disagreement
-LEAST_DIFFERENCE = 0.01  # of log scores: a density that is a hundredth higher
 
 Prediction = TypeVar("Prediction")
 RowScores: TypeAlias = Mapping[str, Float[np.ndarray, " n"]]
@@ -343,7 +343,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         """The rows in which the log scores of the answers differ most."""
         order, total = _furthest_apart(given), len(self.values)
         if len(order) == 0:
-            within = f"within {LEAST_DIFFERENCE} in each of the {total} test rows"
+            within = f"within {PRACTICALLY_EQUAL} in each of the {total} test rows"
             return f"{model}: the log scores of all answers are {within}.", order
         most = f"the {len(order)} of {total} rows in which log scores differ most"
         return f"{model}: {most} (mean ± deviation, log score)", order
@@ -387,7 +387,7 @@ def _furthest_apart(given: Sequence[Scored]) -> Int[np.ndarray, " m"]:
     top, lowest = log_scores.max(axis=0), log_scores.min(axis=0)
     distance = np.subtract(top, lowest, where=top != lowest, out=np.zeros_like(top))
     order = np.argsort(-distance, kind="stable")[:MOST_SHOWN]
-    return order[distance[order] > LEAST_DIFFERENCE]
+    return order[distance[order] > PRACTICALLY_EQUAL]
 
 
 @by_content

@@ -12,6 +12,7 @@ from .base import (
 )
 from .conjugate import ConjugatePosterior
 from .draws import (
+    MATCHED_ROWS,
     Draws,
     ExchangeableComponents,
     convergence_problems,
@@ -26,6 +27,7 @@ from .draws import (
 from .point import Point
 
 __all__ = [
+    "MATCHED_ROWS",
     "At",
     "ConjugatePosterior",
     "Draws",

@@ -20,8 +20,6 @@ from bayesgen.typing import Bool, Float, Int, Seed, Shaped
 if TYPE_CHECKING:
     import pandas as pd
 
-FRAME_INTERVAL = 0.9
-
 
 @by_content
 class ClassPrediction:
@@ -233,7 +231,7 @@ class ContinuousPrediction:
         columns = [self.outcomes.quantile(float(probability)) for probability in probabilities]
         return np.stack(columns, -1) if columns else np.zeros((len(self), 0))
 
-    def interval(self, prob: float = FRAME_INTERVAL) -> Float[np.ndarray, "n 2"]:
+    def interval(self, prob: float = 0.9) -> Float[np.ndarray, "n 2"]:
         """Central intervals of this probability, with equal probabilities below and above."""
         if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
             raise PredictionError(f"interval takes a probability between 0 and 1, got {prob!r}.")
@@ -270,7 +268,7 @@ class ContinuousPrediction:
         """A pandas frame: mean, standard deviation, median and the 90% interval of each row. It has the index of X."""
         import pandas as pd
 
-        low, median, high = self.quantile([(1 - FRAME_INTERVAL) / 2, 0.5, (1 + FRAME_INTERVAL) / 2]).T
+        (low, high), median = self.interval().T, self.quantile([0.5])[:, 0]
         columns = {"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high}
         return pd.DataFrame(columns, index=self.index)
 

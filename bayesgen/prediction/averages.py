@@ -20,6 +20,7 @@ import scipy.special
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConvergenceWarning, warn
 from bayesgen.program import Reduction, finite_reference, ratio_of_batches
+from bayesgen.runtime import LATENT_CELLS, LOG_OF_ZERO, PRACTICALLY_EQUAL, VANISHING
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .answers import normalize
@@ -28,14 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_K = 0.7  # above it, the error of an average falls too slowly with more draws
-NO_MEAN_K = 1.0  # from here on, weights have no finite mean
 UNEVEN_SHARE = 0.25  # share of effective draws, below which weights are examined
-MOST_TAIL_NUMBERS = 2**21  # in the table of the rows that are examined
 SMALL_SHARE = 1e-4  # classes less probable than this do not matter to the answer
-MOST_SERIES = 2000  # of weights, one for each class of the rows examined, to be fitted one by one
 MIN_TAIL = 5  # weights in a tail that is fitted
-PRACTICALLY_EQUAL = 0.01  # difference of probabilities
-VANISHES = 1e-300  # a weight relative to the largest, practically zero in double precision
 
 
 def pareto_k(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, " n"]:
@@ -107,7 +103,7 @@ def _tail_index(weights: Float[np.ndarray, " draws"]) -> float:
     """Tail index of the weights of draws, of which the largest is 1."""
     cutoff, *tail = np.sort(weights)[-_tail_size(len(weights)) - 1 :]
     exceedances = np.asarray(tail) - cutoff
-    exceedances = exceedances[exceedances > VANISHES]
+    exceedances = exceedances[exceedances > VANISHING]
     if cutoff == 1.0:
         return 0.0  # the largest weights are equal
     return _generalized_pareto_shape(exceedances) if len(exceedances) >= MIN_TAIL else np.inf
@@ -175,7 +171,7 @@ def tail_indices(
     k = np.where(size < UNEVEN_SHARE * num_draws, np.nan, 0.0)
     k[size < MIN_TAIL] = np.inf
     uneven = np.flatnonzero(np.isnan(k))
-    most = max(1, min(MOST_TAIL_NUMBERS // num_draws, MOST_SERIES) // mean.shape[1])
+    most = max(1, min(LATENT_CELLS // num_draws, 2000) // mean.shape[1])  # tails are fitted one by one
     examined = uneven[np.argsort(size[uneven])[:most]]
     is_robust = k <= MAX_K
     if len(examined):
@@ -233,9 +229,6 @@ def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:
 
 Averages = dict[str, Any]  # name -> array: of one batch, (K, n) or (n,); of all batches, with the batches first
 
-LOG_OF_ZERO = -746.0  # its exponential is zero, and its product with zero is zero
-TINY = 1e-300  # makes logarithms finite, and is lost to rounding in sums
-
 
 def _joint(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
@@ -252,7 +245,7 @@ def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K 
     top = anchor + peak  # -inf where no draw makes the class possible
     largest = top.max(0)
     weight = jnp.exp(top - finite_reference(largest))
-    marginal = _computed_once(_over_classes(joint, weight) + TINY)
+    marginal = _computed_once(_over_classes(joint, weight) + VANISHING)
     entropy = (marginal * jnp.log(marginal)).sum(0)
     entropy = entropy - (
         weight * ((joint * logs).sum(1) + joint.sum(1) * finite_reference(top - finite_reference(largest)))

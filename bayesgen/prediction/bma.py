@@ -16,7 +16,6 @@ from .averages import (
     JOINT,
     JOINT_AND_ENTROPY,
     MIN_TAIL,
-    NO_MEAN_K,
     least_effective,
     tail_indices,
     warn_of_few_draws,
@@ -24,8 +23,6 @@ from .averages import (
 from .hidden_states import states_of_draws
 from .responses import DrawnProcesses, OneProcess
 from .rule import Rule
-
-MIN_EFFECTIVE_DRAWS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +101,9 @@ class BMA(Rule):
             return np.moveaxis(fit.reduce_draws(rows.take(places), WHOLE)[0]["log_joint"], 1, 0)
 
         k, is_robust = tail_indices(table_of, mean, effective, size)
-        unseen = np.any(effective < MIN_EFFECTIVE_DRAWS, axis=1, keepdims=True)
+        unseen = np.any(effective < 20, axis=1, keepdims=True)
         error = np.where(unseen, np.maximum(averages["error"], 1 / size), averages["error"])
-        error[(k >= NO_MEAN_K) & unseen[:, 0]] = np.inf
+        no_mean = k >= 1  # weights with this tail index have no finite mean
+        error[no_mean & unseen[:, 0]] = np.inf
         answer = ClassPrediction(log_probabilities, fit.classes, log_marginal, error, pareto_k=k, is_robust=is_robust)
-        return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=k >= NO_MEAN_K)
+        return answer if self.entropy_draws == 0 else with_information(answer, averages, unknown=no_mean)

@@ -9,17 +9,14 @@ import scipy.special
 from bayesgen.data import PADDING, Rows
 from bayesgen.errors import ImpossibleRowsWarning, LabelSwitchingWarning, warn
 from bayesgen.fitting import Fit, HiddenStates
-from bayesgen.posteriors import At, ProcessPosterior, chains_joined, matching_orders
+from bayesgen.posteriors import MATCHED_ROWS, At, ProcessPosterior, chains_joined, matching_orders
 from bayesgen.program import WHOLE, are_exchangeable, average_states, log_states_of_draws, shape_of_states, states_at
-from bayesgen.runtime import chunks, in_batches
+from bayesgen.runtime import TABLE_CELLS, chunks, in_batches
 from bayesgen.typing import Bool, Float, Int
 
 from .answers import ClassPrediction
 
-MATCHED_STEPS = 500  # of each class, by which the states of draws are matched
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
-FEWEST_SEQUENCES = 2  # of simulated sequences of each class
-MOST_WEIGHTS = 1 << 22  # of draws x rows x classes
 
 Latents = Mapping[str, np.ndarray]
 
@@ -60,7 +57,7 @@ def states_of_draws(
     orders = _orders(fit, chains_joined(batches), pivot, rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
-    for places in chunks(rows.num_rows, max(1, MOST_WEIGHTS // per_row)) or [slice(0, 0)]:
+    for places in chunks(rows.num_rows, max(1, TABLE_CELLS // per_row)) or [slice(0, 0)]:
         part = rows.take(places)
         weights = _weights(fit, part, len(orders), weighted)
         parts.append(average_states(fit.program, batches, part, site, weights, orders))
@@ -112,7 +109,7 @@ def _simulated(
     """Sequences simulated by a process, and their classes. Covariates of a program of one's own are those of rows."""
     steps = fit.program.structure.attribute[site].steps
     num_steps = SIMULATED_STEPS if steps is None or steps.most is None else max(steps.most, 1)
-    num_rows = num_classes * max(FEWEST_SEQUENCES, -(-MATCHED_STEPS // num_steps))
+    num_rows = num_classes * max(2, -(-MATCHED_ROWS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
     simulated = fit.program.simulate(num_rows, latents=process, **given)
@@ -131,7 +128,7 @@ def _places(
     for k in range(num_classes):
         of_class = inside & (labels == k)[:, None]
         candidates = np.argwhere(of_class if of_class.any() else inside)
-        chosen.append(candidates[np.linspace(0, len(candidates) - 1, MATCHED_STEPS).round().astype(int)])
+        chosen.append(candidates[np.linspace(0, len(candidates) - 1, MATCHED_ROWS).round().astype(int)])
     row, step = np.moveaxis(np.stack(chosen), -1, 0)
     return row, step
 

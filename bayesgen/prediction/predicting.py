@@ -19,9 +19,6 @@ from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, j
 from .averages import warn_of_few_draws
 from .rule import Rule
 
-CONTINUOUS_NUMBERS = 4  # per row, besides its cells: locations, scales, degrees of freedom, log densities
-AVERAGED_TABLES = 8  # of the size of a table of log-joints: means, errors and intermediate ones
-
 
 @overload
 def predict(fit: Fit[ClassLabel], X: Data, *, rule: Rule, device: str | None = ...) -> ClassPrediction: ...
@@ -99,8 +96,10 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
     Fits that predict by other fits register their own function.
     """
     num_classes, ask = len(fit.classes), rule.apply if fit.concrete.response is None else rule.respond
-    num_tables = AVERAGED_TABLES if rule.averages_draws(fit) else 1
-    numbers_per_row = CONTINUOUS_NUMBERS if fit.concrete.response is not None else num_tables * max(1, num_classes)
+    num_tables = 8 if rule.averages_draws(fit) else 1  # of log-joints: means, errors and intermediate tables
+    numbers_per_row = num_tables * max(1, num_classes)
+    if fit.concrete.response is not None:
+        numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
     prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: ask(fit, fit.rows_of(part))))
     prediction = dataclasses.replace(prediction, device=used(), index=table.index)
     if prediction.pareto_k is not None:

@@ -24,7 +24,7 @@ from bayesgen.predictives import (
 )
 from bayesgen.program import Response, log_joint_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, chunks, in_batches
+from bayesgen.runtime import CACHE_ROWS, LATENT_CELLS, as_key, chunks, in_batches
 from bayesgen.statistics import LOG_2PI
 from bayesgen.typing import Float, Int, Seed
 
@@ -35,7 +35,6 @@ from .averages import average_of_draws
 
 PARABOLA_POINTS = np.array([-3.0, -1.0, 0.0, 1.5, 2.5])  # in standard deviations, not symmetric
 ROUGHLY, CLOSELY = 1e-6, 1e-8  # of the curvature: residuals of the parabola, far away and near the mode
-MOST_ITERATIONS, CONVERGED = 8, 0.1
 _VANDERMONDE = np.linalg.inv(np.vander(PARABOLA_POINTS, increasing=True))  # coefficients of powers 0 to 4
 
 
@@ -51,13 +50,13 @@ def as_normal(log_joint: LogFunction, num_rows: int, line: Line) -> NormalAndLog
     if not line.is_real:
         return None
     center, unit, tolerance = np.full(num_rows, line.center), np.full(num_rows, line.scale), ROUGHLY
-    for _ in range(MOST_ITERATIONS):
+    for _ in range(8):
         found = parabolas(log_joint, center, unit, tolerance)
         if found is None:
             return None
         loc, scale = found[0].loc, found[0].scale
         moved = np.abs(loc - center) / scale + np.abs(np.log(scale / unit))
-        if tolerance == CLOSELY and (moved < CONVERGED).all():
+        if tolerance == CLOSELY and (moved < 0.1).all():
             return found
         center, unit, tolerance = loc, scale, CLOSELY
     return None
@@ -91,9 +90,7 @@ def parabolas(
     return NormalPredictive(center + unit * vertex, unit * scale), log_integral
 
 
-AVERAGED_NUMBERS = 1 << 21  # of processes x rows in memory at once
 GRID_ROWS = 512  # evaluated on some hundreds of points each at once
-COMPILED_ROWS = 8192  # programs run at multiples of this number, and are compiled once
 SIMULATIONS, SIMULATED_ROWS = 8, 64  # by which the range of a response is found
 
 ByProcess: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | None]
@@ -151,12 +148,12 @@ class Processes(abc.ABC):
     @property
     def rows_at_once(self) -> int:
         """Rows whose log joints are in memory at once: a power of two."""
-        return 1 << int(math.log2(max(1, AVERAGED_NUMBERS // self.num_processes)))
+        return 1 << int(math.log2(max(1, LATENT_CELLS // self.num_processes)))
 
     @property
     def padding(self) -> int:
         """The number of which the rows are a multiple, as programs are compiled for each size."""
-        return min(COMPILED_ROWS, self.rows_at_once)
+        return min(2 * CACHE_ROWS, self.rows_at_once)
 
     def answer(self, rows: Rows) -> ContinuousPrediction:
         """The prediction of rows, chunk by chunk; those of draws, and large grids, are made anew for each question."""

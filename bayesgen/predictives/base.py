@@ -7,6 +7,7 @@ import numpy as np
 from numpyro.distributions.transforms import IdentityTransform
 
 from bayesgen.records import by_content
+from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
 from .quadrature import Line, integrate
@@ -69,7 +70,6 @@ class PredictiveDistribution(abc.ABC):
         return crps_by_quadrature(self, np.asarray(values, np.float64)) if half is None else distance - half
 
 
-ROUNDING = 1e-13  # of probabilities, which tails without end would add up
 DISTANCES = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 14.0, 24.0, 40.0])  # in u; sinh(40) scales are 1e17
 
 
@@ -84,6 +84,7 @@ def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, 
 
     def squares(distances: Float[np.ndarray, "values n"]) -> Float[np.ndarray, "values n"]:
         shares = predictive.cdf(y - scale * distances), predictive.survival(y + scale * distances)
+        # tails without end would add up the rounding of probabilities
         below, above = (np.where(known & (share > ROUNDING), share, 0.0) for share in shares)
         return below**2 + above**2
 
@@ -121,10 +122,6 @@ def centre_and_scale(predictive: PredictiveDistribution) -> tuple[Float[np.ndarr
         return np.where(is_known, mean, median), np.where(is_known, std, high - low)
 
 
-ROOT_STEPS = 200  # of a root search, which halves a bracket at worst
-ROOT_TOLERANCE = 1e-15  # of a root relative to its bracket, and of the function, a probability
-
-
 def find_roots(
     function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
     slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
@@ -132,16 +129,17 @@ def find_roots(
     high: Float[np.ndarray, "..."],
 ) -> Float[np.ndarray, "..."]:
     """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
-    least = ROOT_TOLERANCE * np.maximum(abs(low), abs(high))
+    tolerance = 1e-15  # of a root relative to its bracket, and of the function, a probability
+    least = tolerance * np.maximum(abs(low), abs(high))
     point = 0.5 * (low + high)
-    for _ in range(ROOT_STEPS):
+    for _ in range(200):
         value = function(point)
         low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = point - value / slope(point)
         is_small = abs(step - point) <= least  # also to or past a near end
         is_inside = (step > low) & (step < high)
-        is_converged = (high - low <= least) | is_small | (abs(value) <= ROOT_TOLERANCE) | np.isnan(point)
+        is_converged = (high - low <= least) | is_small | (abs(value) <= tolerance) | np.isnan(point)
         point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
         if is_converged.all():
             break

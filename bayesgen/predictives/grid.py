@@ -8,8 +8,6 @@ from bayesgen.typing import ArrayOrNumber, Float, Int, Shaped
 from .base import PredictiveDistribution, find_roots
 from .quadrature import KRONROD, Line, LogFunction, Panels, antiderivatives, integrate, interpolants
 
-NEGLIGIBLE_SHARE = 1e-18  # of the integral: smaller panels are dropped
-
 
 @by_content
 class GridPredictive(PredictiveDistribution):
@@ -34,7 +32,7 @@ class GridPredictive(PredictiveDistribution):
         """The distribution of y in each row."""
         panels, integrals = integrate(log_joint, num_rows, line)
         totals = np.where(integrals.totals > 0, integrals.totals, 1.0)[panels.rows]
-        kept = integrals.of_panels >= NEGLIGIBLE_SHARE * totals
+        kept = integrals.of_panels >= 1e-18 * totals  # all of the others add up to less than rounding
         kept |= np.isneginf(integrals.peaks)[panels.rows]  # so that each row has panels
         densities = (integrals.functions / totals[:, None])[kept]
         return cls(log_joint, line, panels.take(kept), densities, integrals.logs)

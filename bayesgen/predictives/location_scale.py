@@ -11,8 +11,6 @@ from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution
 
-NEAR_ONE = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
-
 
 class LocationScale(PredictiveDistribution):
     """A location-scale family, symmetric about 0. Parameters may have a leading axis of draws."""
@@ -124,8 +122,9 @@ class StudentTPredictive(LocationScale):
         Source: Jordan, Krüger & Lerch (2019), Evaluating probabilistic forecasts with scoringRules, appendix A.
         """
         z, df = np.broadcast_arrays((values - self.loc) / self.scale, self.df)
-        near_one = np.abs(df - 1) < NEAR_ONE
-        limit = sum(_standard_crps(z, np.full_like(df, 1 + side * NEAR_ONE)) for side in (-1, 1)) / 2
+        margin = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
+        near_one = np.abs(df - 1) < margin
+        limit = sum(_standard_crps(z, np.full_like(df, 1 + side * margin)) for side in (-1, 1)) / 2
         elsewhere = _standard_crps(z, np.where((df > 0.5) & ~near_one, df, 2.0))
         return self.scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
 

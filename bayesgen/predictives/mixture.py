@@ -14,11 +14,6 @@ from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution, centre_and_scale, find_roots
 
-WIDEST = 40.0  # sinh(40) scales from the centre is 1e17
-TAIL = 1e-11  # contribution of the neglected tails, in scales
-MOST_STEPS = 1024
-CONVERGED = 1e-5  # change of a trapezoid rule, whose error is squared when the step is halved
-
 
 @record
 class MixturePredictive(PredictiveDistribution):
@@ -120,10 +115,11 @@ class MixturePredictive(PredictiveDistribution):
         """
         centre, scale = centre_and_scale(self)
         known, half_width = np.isfinite(centre) & np.isfinite(scale), 3.0
-        while half_width < WIDEST:
+        while half_width < 40.0:  # sinh(40) scales from the centre is 1e17
             distance = np.sinh(half_width)
             beyond = np.maximum(self.cdf(centre - scale * distance), self.survival(centre + scale * distance))
-            if np.max(beyond, initial=0.0, where=~np.isnan(beyond)) * distance <= TAIL:
+            tails = np.max(beyond, initial=0.0, where=~np.isnan(beyond)) * distance
+            if tails <= 1e-11:  # of the integral, in scales
                 break
             half_width *= 1.25
 
@@ -132,11 +128,11 @@ class MixturePredictive(PredictiveDistribution):
             return np.where(known, beyond * (1 - beyond) * np.cosh(w), 0.0)
 
         num_steps, total = 16, sum(integrand(w) for w in np.linspace(-half_width, half_width, 17)) / 16
-        while num_steps < MOST_STEPS:
+        while num_steps < 1024:
             between = np.linspace(-half_width, half_width, 2 * num_steps + 1)[1::2]
             coarser, total = total, (total + sum(integrand(w) for w in between) / num_steps) / 2
             num_steps *= 2
-            if (np.abs(total - coarser) <= CONVERGED * total).all():
+            if (np.abs(total - coarser) <= 1e-5 * total).all():  # halving the step squares the error
                 return np.where(known, total * 2 * half_width * scale, np.nan)
         return None
 

@@ -13,11 +13,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import IdentityTransform, Transform, biject_to
 
 from bayesgen.records import record
-from bayesgen.runtime import over_chunks
+from bayesgen.runtime import CACHE_ROWS, ROUNDING, over_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
-
-CHUNK_VALUES = 4096
-INTERQUARTILE_RANGE = 1.349  # of a standard normal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,8 @@ class Line:
         if not len(free):
             return cls(transform, 0.0, 1.0)
         low, median, high = np.quantile(free, [0.25, 0.5, 0.75])
-        return cls(transform, float(median), float((high - low) / INTERQUARTILE_RANGE or max(abs(median), 1.0)))
+        deviation = (high - low) / 1.349  # as for a normal distribution
+        return cls(transform, float(median), float(deviation or max(abs(median), 1.0)))
 
     @property
     def is_real(self) -> bool:
@@ -86,7 +84,7 @@ def _mapped(
     """A JAX function of values, in chunks of one size, so that it compiles once."""
     flat = np.asarray(values, np.float64).ravel()
     with jax.enable_x64(True):
-        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CHUNK_VALUES, one_size=True)
+        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CACHE_ROWS, one_size=True)
     return tuple(array.reshape(values.shape) for array in found)
 
 
@@ -114,11 +112,8 @@ LogFunction: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"
 """Positions of rows, and a value of y for each -> log of the function of y that is integrated, such as log p(x, y)."""
 
 EDGES: Float[np.ndarray, " edges"] = np.linspace(-20.0, 20.0, 25)  # of the panels at first, in u
-PIECES = 4  # of a coarse panel
-QUADRATURE_TOLERANCE = (
-    1e-9  # of the integral, for the difference of two rules on a panel; the error of the better one is far lower
-)
-NARROWEST = 1e-13  # width of a panel relative to its place, reached at jumps of a function
+# difference of two rules on a panel, as a part of the integral; the error of the better rule is far lower
+QUADRATURE_TOLERANCE = 1e-9
 NEAR_PEAK, LARGEST_JUMP = 30.0, 3.0  # nats: below the peak, of relevant panels; between neighbouring nodes, at most
 UNSEEN, OPTIMISM = 0.5, 4.0  # nats of a peak above nodes, at most; factor on the rise of a parabola
 
@@ -217,7 +212,7 @@ def integrate(
     panels = _panels(log_function, line, np.arange(num_rows), np.tile(edges, (num_rows, 1)))
     while (coarse := _too_coarse(panels, integrals := Integrals.of(panels, num_rows))).any():
         parents = panels.take(coarse)
-        cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.arange(PIECES + 1) / PIECES
+        cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.linspace(0.0, 1.0, 5)
         cuts[:, -1] = parents.right
         both = panels.take(~coarse), _panels(log_function, line, parents.rows, cuts)
         panels = jax.tree.map(lambda *arrays: np.concatenate(arrays), *both)
@@ -251,7 +246,8 @@ def _too_coarse(panels: Panels, integrals: Integrals) -> Bool[np.ndarray, " P"]:
     coarse[:-1] |= jumps
     coarse[1:] |= jumps
     coarse |= _with_unseen_peaks(panels, peaks)
-    return coarse & (panels.halves > NARROWEST * np.maximum(abs(panels.left), 1e-3))
+    is_divisible = panels.halves > ROUNDING * np.maximum(abs(panels.left), 1e-3)  # not at a jump of the function
+    return coarse & is_divisible
 
 
 def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[np.ndarray, " P"]:

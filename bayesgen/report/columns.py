@@ -15,7 +15,6 @@ from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
 from bayesgen.describe import quote_some
 
 _SHOWN = 20
-_ROWS_PER_VALUE = 4  # on average, below which texts hardly repeat
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def _as_read(name: str, kind: Kind, known: pd.Series, num_rows: int) -> ColumnAs
     if is_real:
         hardly_repeats = 1 < num_values == len(known) and bool((known == known.round()).all())
     else:
-        hardly_repeats = not kind.has_steps and num_values * _ROWS_PER_VALUE > num_rows
+        hardly_repeats = not kind.has_steps and 4 * num_values > num_rows
     holds = _range(known) if is_real else quote_some(sorted(known.unique().tolist(), key=str), 3)
     return ColumnAsRead(name, kind.name, num_values, num_rows - len(known), holds, hardly_repeats)
 

@@ -9,10 +9,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bayesgen.describe import WIDTH
 from bayesgen.evaluation import Answer, Comparison, Metric, Scored, signed
 from bayesgen.typing import Float
 
-WIDE = 110  # from this width on, a value and its standard error are on one line
 _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
@@ -75,14 +75,13 @@ def with_error(value: float, error: float, separator: str) -> str:
 
 
 Spelling = Callable[[str], str]
-_TENTHS, _EVEN_BAR = 10, 3  # the height of the bar of a tenth of the rows
 
 
 def _histogram(values: Float[np.ndarray, " n"]) -> str:
     """A drawing of how numbers from 0 to 1 are distributed over tenths, NaN left out."""
-    counts, _ = np.histogram(values[~np.isnan(values)], bins=_TENTHS, range=(0.0, 1.0))
-    even = max(1, len(values)) / _TENTHS
-    heights = np.clip(np.rint(counts / even * _EVEN_BAR), 0, len(BARS) - 1).astype(int)
+    counts, _ = np.histogram(values[~np.isnan(values)], bins=10, range=(0.0, 1.0))
+    even = max(1, len(values)) / 10  # as many rows give a bar of height 3
+    heights = np.clip(np.rint(counts / even * 3), 0, len(BARS) - 1).astype(int)
     return "".join(BARS[height] for height in heights)
 
 
@@ -126,7 +125,7 @@ def _disagreements(
     comparison: Comparison, given: Sequence[Scored], model: str, width: int, spell: Spelling
 ) -> Iterator[RenderableType]:
     """The test rows in which a model's answers differ, the largest difference first."""
-    target, is_wide = comparison.target, width >= WIDE
+    target, is_wide = comparison.target, width >= WIDTH
     heading, rows = target.disagreement(model, given) if len(given) > 1 else ("", ())
     if len(rows) == 0:
         yield from [Text(heading)] if heading else []
@@ -191,7 +190,7 @@ def _score_table(comparison: Comparison, given: Sequence[Scored], model: str, wi
         name, score = target.histogram
         drawings = {id(one.answer): _histogram(one.row_scores[score]) for one in given}
         table.add_row(name, *(Text(spell(drawings.get(id(answer), "–"))) for answer in answers))
-    separator = " " if width >= WIDE else "\n"
+    separator = " " if width >= WIDTH else "\n"
     for name, column, error in (
         ("vs MAP", "difference", "standard_error"),
         ("vs mean", "difference_from_mean", "standard_error_from_mean"),

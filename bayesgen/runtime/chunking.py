@@ -11,7 +11,7 @@ from bayesgen.typing import Shaped
 
 Tree = TypeVar("Tree")  # a pytree of arrays
 
-# Sizes of chunks: numbers in memory at once, and rows. `python -m benchmarks --only memory` measures the first two.
+# Sizes of chunks, in numbers or rows: `memory` in benchmarks measures what a fit takes beyond its input.
 TABLE_CELLS = 1 << 22  # of a table: 32 MB as float64
 LATENT_CELLS = 1 << 21  # of an array with the draws, states or processes beside the rows
 THREAD_CELLS = 1 << 20  # for one thread: so many that threads work in parallel

@@ -27,7 +27,7 @@ from bayesgen.errors import BayesgenWarning, DataError
 )
 def test_distinct_values_are_found_block_by_block(labels, monkeypatch):
     whole = distinct_values(labels, "y")
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(module, "THREAD_CELLS", 2)
     assert distinct_values(labels, "y") == whole
     assert whole == list(dict.fromkeys(v for v in labels.tolist() if not pd.isna(v)))
 
@@ -49,7 +49,7 @@ def test_texts_keep_the_null_characters_at_their_ends(column):
 
 
 def test_a_label_that_is_missing_in_a_later_block_is_counted_in_all_rows(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(module, "THREAD_CELLS", 2)
     labels = ["a", "b", "a", None, None]
     schema = Schema.infer(np.zeros((5, 1)), labels)
     assert schema.classes == ("a", "b")

@@ -240,7 +240,7 @@ def test_states_of_draws_are_told_apart_on_few_steps_however_long_sequences_are(
     monkeypatch.setattr(hidden_states, "log_states_of_draws", noted)
     found = fit.states({"word": np.array(["ab" * 1000], object)}, rule=bg.PlugIn())
     assert found.probabilities.shape == (1, 2000, 2)
-    assert shapes == [(hidden_states.MATCHED_STEPS // hidden_states.SIMULATED_STEPS, hidden_states.SIMULATED_STEPS)]
+    assert shapes == [(hidden_states.MATCHED_ROWS // hidden_states.SIMULATED_STEPS, hidden_states.SIMULATED_STEPS)]
 
 
 @pytest.mark.slow
