@@ -20,9 +20,9 @@ from bayesgen.statistics import namespace, precise, register
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
 from .grammar_likelihood import GrammarLikelihood, log_probs_of
-from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form, safe_log
-from .hidden_chains import log_sum
-from .inside import ParseTree, most_probable_parse
+from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form
+from .inside import ParseTree, Tables, inside, most_probable_parse, splits_of_missing
+from .semirings import LOG, safe_log
 from .sequences import SequenceDistribution, sequences
 
 MOST_NEWTON_STEPS = 200
@@ -55,44 +55,18 @@ def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> 
     return totals
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+@functools.partial(jax.jit, static_argnums=(0, 2))
 def log_length_probabilities(
-    form: NormalForm, choices: Float[Array, "N C"], leaves: Float[Array, " N"], num_steps: int
-) -> Float[Array, "N {num_steps}"]:
-    """Log probabilities of the lengths 1, 2, ... of the strings of each node. Traceable.
-
-    Args:
-        form: the normal form.
-        choices: log probabilities of the pairs of each node.
-        leaves: log probabilities that each node is rewritten to one symbol.
-        num_steps: the largest length.
-    """
-    table = jnp.full((form.num_nodes, num_steps), -jnp.inf, leaves.dtype).at[:, 0].set(leaves)
-    if not len(form.pairs):
-        return table
-
-    def of_length(length: Array, table: Float[jax.Array, "N T"]) -> Float[jax.Array, "N T"]:
-        of_pairs = log_sum(_splits(form, table, length))
-        return table.at[:, length - 1].set(log_sum(choices + of_pairs[form.choices]))
-
-    return lax.fori_loop(2, num_steps + 1, of_length, table)
-
-
-def _splits(form: NormalForm, table: Float[Array, "N T"], length: Int[Array, ""]) -> Float[Array, "P T"]:
-    """Log probabilities that the first node of each pair has 1, 2, ... of `length` symbols, the second the rest."""
-    num_steps = table.shape[1]
-    backwards = jnp.pad(table[:, ::-1], ((0, 0), (0, num_steps)), constant_values=-jnp.inf)
-    rest = lax.dynamic_slice_in_dim(backwards, num_steps - length + 1, num_steps, 1)
-    return table[form.pairs[:, 0]] + rest[form.pairs[:, 1]]
+    form: NormalForm, log_probs: Float[Array, " R"], num_steps: int
+) -> tuple[Float[Array, " {num_steps}"], Tables]:
+    """Log probabilities of the lengths 1, 2, ... of strings, and the tables of spans of missing symbols. Traceable."""
+    choices, leaves = form.weights(LOG, log_probs)
+    return inside(LOG, form, choices, leaves[:, -1:], jnp.arange(1, num_steps + 1), num_steps)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def derived(
-    form: NormalForm,
-    choices: Float[Array, "N C"],
-    leaves: Float[Array, "N V"],
-    lengths: Float[Array, "N T"],
-    key: PRNGKeyArray,
+    form: NormalForm, log_probs: Float[Array, " R"], lengths: Float[Array, " T"], tables: Tables, key: PRNGKeyArray
 ) -> Int[Array, " T"]:
     """Codes of a random string of at most T symbols, padded. Traceable.
 
@@ -101,14 +75,13 @@ def derived(
 
     Args:
         form: the normal form.
-        choices: log probabilities of the pairs of each node.
-        leaves: log probabilities of each symbol under each node; the last column is ignored.
-        lengths: log probabilities of lengths, see `log_length_probabilities`.
+        log_probs: of the rules.
+        lengths, tables: log probabilities of lengths and of spans, see `log_length_probabilities`.
         key: a JAX key.
     """
-    num_steps = lengths.shape[1]
+    num_steps, (choices, leaves) = len(lengths), form.weights(LOG, log_probs)
     key_of_length, key = jax.random.split(key)
-    length = jax.random.categorical(key_of_length, lengths[form.start]) + 1
+    length = jax.random.categorical(key_of_length, lengths) + 1
     stack = jnp.zeros((num_steps + 1, 2), int).at[0].set(jnp.stack([jnp.asarray(form.start), length]))
     codes = jnp.full(num_steps, PADDING)
 
@@ -119,8 +92,9 @@ def derived(
         is_leaf, is_over = length == 1, size == 0
         symbol = jax.random.categorical(of_symbol, leaves[node, :-1])
         codes = jnp.where(is_leaf & ~is_over, codes.at[place].set(symbol, mode="drop"), codes)
-        if len(form.pairs):
-            terms = choices[node][:, None] + _splits(form, lengths, length)[jnp.asarray(form.choices)[node]]
+        if len(form.pairs) and num_steps > 1:
+            splits = splits_of_missing(tables, length)
+            terms = choices[node][:, None] + splits[jnp.asarray(form.choices)[node]]
             choice, split = jnp.divmod(jax.random.categorical(of_pair, terms.ravel()), num_steps)
             pair = jnp.asarray(form.pairs)[jnp.asarray(form.choices)[node, choice]]
             first, second = jnp.stack([pair[0], split + 1]), jnp.stack([pair[1], length - split - 1])
@@ -132,7 +106,7 @@ def derived(
     start = stack, jnp.asarray(1), codes, jnp.asarray(0)
     # a derivation of L symbols has L leaves and L - 1 pairs; where no length is possible, the string is empty
     codes = lax.fori_loop(0, 2 * num_steps - 1, of_node, start)[2]
-    return jnp.where(jnp.isfinite(lengths[form.start].max()), codes, PADDING)
+    return jnp.where(jnp.isfinite(lengths.max()), codes, PADDING)
 
 
 MAX_LENGTH = 50  # of samples, by default
@@ -250,7 +224,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         codes = jnp.broadcast_to(codes, (*batch, codes.shape[-1])).reshape(num_rows, codes.shape[-1])
         choices, leaves = (
             jnp.broadcast_to(table, (*batch, *table.shape[-2:])).reshape(num_rows, *table.shape[-2:])
-            for table in form.weights(jnp.asarray(self.probs))
+            for table in form.weights(LOG, safe_log(jnp.asarray(self.probs)))
         )
         return log_probs_of(form, choices, leaves, codes).reshape(batch)
 
@@ -263,19 +237,17 @@ class ProbabilisticGrammar(SequenceDistribution):
         """
         assert key is not None
         form, num_steps = normal_form(self.rules), self.steps_to_sample
-        probs = jnp.asarray(self.probs).reshape(-1, len(self.rules.rules))
-        choices, leaves = form.weights(probs)
-        of_lengths = jax.vmap(log_length_probabilities, (None, 0, 0, None))
-        lengths = of_lengths(form, choices, leaves[..., -1], num_steps)
-        if not isinstance(lengths, jax.core.Tracer) and np.isneginf(lengths[:, form.start]).all(-1).any():
+        log_probs = safe_log(jnp.asarray(self.probs)).reshape(-1, len(self.rules.rules))
+        lengths, tables = jax.vmap(log_length_probabilities, (None, 0, None))(form, log_probs, num_steps)
+        if not isinstance(lengths, jax.core.Tracer) and np.isneginf(lengths).all(-1).any():
             raise ModelError(
                 f"ProbabilisticGrammar: no string of at most {num_steps} symbols has a positive probability. Give a "
                 "greater max_length."
             )
         num_draws = int(np.prod(sample_shape, dtype=int))
-        keys = jax.random.split(key, (num_draws, len(probs)))
+        keys = jax.random.split(key, (num_draws, len(log_probs)))
         of_batch = jax.vmap(derived, (None, 0, 0, 0, 0))
-        codes = jax.vmap(of_batch, (None, None, None, None, 0))(form, choices, leaves, lengths, keys)
+        codes = jax.vmap(of_batch, (None, None, None, None, 0))(form, log_probs, lengths, tables, keys)
         return codes.reshape(*sample_shape, *self.batch_shape, num_steps)
 
     def encode(self, strings: Iterable[String]) -> Int[np.ndarray, "n T"]:

@@ -12,7 +12,8 @@ from bayesgen.statistics import LatentLikelihood, Parameters, RetainedRows, Samp
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules, NormalForm, normal_form
-from .inside import log_inside
+from .inside import inside, log_inside
+from .semirings import BOOLEAN, LOG
 from .sequences import is_inside, is_missing
 
 CHART_CELLS = 1 << 24  # of tables of nodes and spans of strings that are parsed at once
@@ -41,11 +42,11 @@ def why_outside(
     if observed is not None:
         places = np.where(observed | (codes == PADDING), places, len(rules.symbols))
     distinct, of_rows = np.unique(places, axis=0, return_inverse=True)
-    size = max(CHART_CELLS // max(form.num_nodes * codes.shape[1] ** 2, 1), 1)
+    size = max(CHART_CELLS // max(max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2, 1), 1)
     chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
-    inside = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
+    is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
     is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
-    outside = np.flatnonzero(~inside[of_rows.ravel()] & is_string & (counts > 0))
+    outside = np.flatnonzero(~is_derived[of_rows.ravel()] & is_string & (counts > 0))
     if not outside.size:
         return None
     shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
@@ -58,27 +59,13 @@ def why_outside(
 
 
 def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
-    """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding.
-
-    Entries of the table are by width, node, string and start: whether the node derives that span.
-    """
-    (num_rows, num_steps), num_symbols = places.shape, len(form.rules.symbols)
-    if not num_steps:
-        return np.zeros(num_rows, bool)
-    of_missing, of_none = form.is_leaf.any(1, keepdims=True), np.zeros((form.num_nodes, 1), bool)
-    leaves = np.concatenate([form.is_leaf, of_missing, of_none], 1)
-    table = np.zeros((num_steps + 1, form.num_nodes, num_rows, num_steps), bool)
-    table[1] = leaves[:, places]
-    for width in range(2, num_steps + 1):
-        starts = num_steps - width + 1
-        pairs = np.zeros((len(form.pairs), num_rows, starts), bool)
-        for split in range(1, width):
-            first = table[split][form.pairs[:, 0], :, :starts]
-            pairs |= first & table[width - split][form.pairs[:, 1], :, split : split + starts]
-        for node in range(form.num_nodes):
-            table[width, node, :, :starts] = pairs[form.choices[node][form.is_choice[node]]].any(0)
-    lengths = (places <= num_symbols).sum(1)
-    return table[lengths, form.start, np.arange(num_rows), 0]
+    """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding."""
+    if not places.shape[1]:
+        return np.zeros(len(places), bool)
+    choices, leaves = form.weights(BOOLEAN, np.ones(len(form.rules.rules), bool))
+    leaves = np.pad(leaves, ((0, 0), (0, 1)))[:, places.T]
+    lengths = (places <= len(form.rules.symbols)).sum(1)
+    return np.asarray(inside(BOOLEAN, form, choices, leaves, lengths, places.shape[1])[0])
 
 
 BLOCK_ROWS = 16  # of about the same length, parsed together: see benchmarks/grammars.py
@@ -115,6 +102,7 @@ class GrammarLikelihood(LatentLikelihood):
             sample = dataclasses.replace(sample, values=values, classes=classes, weights=weights)
         return super().summary_of(sample)
 
+    @functools.partial(jax.jit, static_argnums=0)
     def log_probs(
         self,
         parameters: Parameters,
@@ -123,7 +111,7 @@ class GrammarLikelihood(LatentLikelihood):
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
         form = normal_form(self.rules)
-        choices, leaves = form.weights(jnp.exp(jnp.asarray(parameters["log_probs"])))
+        choices, leaves = form.weights(LOG, jnp.asarray(parameters["log_probs"]))
         return log_probs_of(form, choices[classes], leaves[classes], jnp.asarray(values), observed)
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T"]) -> float:
@@ -140,8 +128,7 @@ def log_probs_of(
     observed: Bool[Array, "m T"] | None = None,
 ) -> Float[Array, " m"]:
     """Log probability of each string under weights of its own; 0 for a missing string. Traceable."""
-    inside, num_symbols = is_inside(codes), leaves.shape[-1] - 1
-    lengths = inside.sum(-1)
+    lengths, num_symbols = is_inside(codes).sum(-1), leaves.shape[-1] - 1
     if not codes.size:
         return jnp.full(len(codes), -jnp.inf, choices.dtype)
     is_symbol = (codes >= 0) & (codes < num_symbols)
@@ -150,12 +137,12 @@ def log_probs_of(
         is_symbol, places = is_symbol | ~observed, jnp.where(observed, places, num_symbols)
     steps = jnp.take_along_axis(leaves, places[:, None], -1)
     steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
-    log_probs = _by_length(form, choices, jnp.swapaxes(steps, 1, 2), lengths)
+    log_probs = _by_length(form, choices, steps, lengths)
     return log_probs if observed is None else jnp.where(is_missing(codes, observed), 0.0, log_probs)
 
 
 def _by_length(
-    form: NormalForm, choices: Float[Array, "m N C"], leaves: Float[Array, "m T N"], lengths: Int[Array, " m"]
+    form: NormalForm, choices: Float[Array, "m N C"], leaves: Float[Array, "m N T"], lengths: Int[Array, " m"]
 ) -> Float[Array, " m"]:
     """Log probabilities of strings, in blocks of about the same length, because time is cubic in the longest."""
     num_rows = len(lengths)

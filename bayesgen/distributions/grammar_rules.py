@@ -6,12 +6,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.errors import ModelError
-from bayesgen.typing import Array, Bool, Float, Int
+from bayesgen.statistics import namespace
+from bayesgen.typing import Array, Bool, Int, Shaped
+
+from .semirings import BOOLEAN, Semiring
 
 Symbol: TypeAlias = Hashable
 RightSide: TypeAlias = tuple[Symbol, ...]
@@ -238,7 +239,7 @@ def _listed(symbols: Iterable[Symbol]) -> str:
 # - A terminal beside other symbols becomes a node of its own, which is rewritten to it with probability 1.
 # - A right-hand side of more than two symbols becomes its first one and a node for the rest, which is rewritten to the
 #   rest with probability 1. Rules with the same rest share the node.
-# - Unit rules, A -> B, are eliminated: A gets the rules of B, with the product of the probabilities, summed over all
+# - Unit rules, A -> B, are eliminated: A gets the rules of B, with the product of the weights, added up over all
 #   chains of unit rules from A to B, of which there are finitely many.
 #
 # Source: Hopcroft and Ullman (1979), Introduction to Automata Theory, Languages, and Computation, theorem 4.5.
@@ -253,12 +254,9 @@ class NormalForm:
 
     Attributes:
         pairs: (P, 2), the nodes of each pair.
-        pair_rules: (node, pair, rule) before unit rules are eliminated; rule -1 has probability 1.
+        pair_rules: (node, pair, rule) before unit rules are eliminated; rule -1 is certain.
         leaf_rules: (node, symbol, rule), likewise.
         num_nodes: N.
-        choices: (N, C), the pairs of each node, padded by 0.
-        is_choice: (N, C), mask of the choices that are not padding.
-        is_leaf: (N, r), the symbols that each node can be rewritten to.
         is_rest: (N,), mask of the nodes for the rest of a right-hand side.
         rules: the users' rules.
     """
@@ -267,9 +265,6 @@ class NormalForm:
     pair_rules: Int[np.ndarray, "b 3"]
     leaf_rules: Int[np.ndarray, "l 3"]
     num_nodes: int
-    choices: Int[np.ndarray, "N C"]
-    is_choice: Bool[np.ndarray, "N C"]
-    is_leaf: Bool[np.ndarray, "N r"]
     is_rest: Bool[np.ndarray, " N"]
     rules: GrammarRules
 
@@ -280,49 +275,60 @@ class NormalForm:
         assert place is not None
         return place
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def weights(self, probs: Float[Array, "*batch R"]) -> tuple[Float[Array, "*batch N C"], Float[Array, "*batch N V"]]:
-        """Log probabilities of the choices of each node, and of each symbol under each node, V = r + 1. Traceable.
+    @functools.cached_property
+    def _choices(self) -> tuple[Int[np.ndarray, "N C"], Bool[np.ndarray, "N C"]]:
+        """The pairs of each node, padded by 0, and a mask of those that are not padding."""
+        rules = np.ones(len(self.rules.rules), bool)
+        is_pair = np.asarray(self._without_units(BOOLEAN, rules, self.pair_rules, len(self.pairs)))
+        numbers = is_pair.sum(1)
+        is_choice = np.arange(int(numbers.max())) < numbers[:, None]
+        choices = np.zeros(is_choice.shape, np.int32)
+        choices[is_choice] = np.nonzero(is_pair)[1]
+        return choices, is_choice
+
+    @property
+    def choices(self) -> Int[np.ndarray, "N C"]:
+        """The pairs that each node may be rewritten to, padded by 0."""
+        return self._choices[0]
+
+    def weights(
+        self, semiring: Semiring, rules: Shaped[Array, "*batch R"]
+    ) -> tuple[Shaped[Array, "*batch N C"], Shaped[Array, "*batch N V"]]:
+        """Weights of the choices of each node, and of each symbol under each node, V = r + 1. Traceable.
 
         The last column is that of a missing symbol: the sum over all symbols.
-        """
-        probs = jnp.asarray(probs)
-        of_pairs = self._without_units(probs, self._table(probs, self.pair_rules, len(self.pairs)))
-        of_leaves = self._without_units(probs, self._table(probs, self.leaf_rules, len(self.rules.symbols)))
-        of_leaves = jnp.concatenate([of_leaves, of_leaves.sum(-1, keepdims=True)], -1)
-        if not len(self.pairs):
-            return jnp.full((*probs.shape[:-1], *self.choices.shape), -jnp.inf, probs.dtype), safe_log(of_leaves)
-        chosen = of_pairs[..., np.arange(self.num_nodes, dtype=np.int32)[:, None], self.choices]
-        return safe_log(jnp.where(self.is_choice, chosen, 0.0)), safe_log(of_leaves)
 
-    def _table(
-        self, probs: Float[Array, "*batch R"], entries: Int[np.ndarray, "e 3"], size: int
-    ) -> Float[Array, "*batch N {size}"]:
-        """Probabilities of rules in a table of nodes and pairs, or nodes and symbols."""
-        values = jnp.concatenate([probs, jnp.ones((*probs.shape[:-1], 1), probs.dtype)], -1)[..., entries[:, 2]]
-        table = jnp.zeros((*probs.shape[:-1], self.num_nodes, size), probs.dtype)
-        return table.at[..., entries[:, 0], entries[:, 1]].add(values)
+        Args:
+            semiring: of the weights.
+            rules: the weight of each rule.
+        """
+        xp, (choices, is_choice) = namespace(rules), self._choices
+        of_leaves = self._without_units(semiring, rules, self.leaf_rules, len(self.rules.symbols))
+        of_leaves = xp.concatenate([of_leaves, semiring.plus(of_leaves, -1)[..., None]], -1)
+        if not choices.size:
+            return xp.zeros((*rules.shape[:-1], *choices.shape), rules.dtype), of_leaves
+        of_pairs = self._without_units(semiring, rules, self.pair_rules, len(self.pairs))
+        chosen = of_pairs[..., np.arange(self.num_nodes, dtype=np.int32)[:, None], choices]
+        return xp.where(is_choice, chosen, semiring.zero), of_leaves
 
     def _without_units(
-        self, probs: Float[Array, "*batch R"], table: Float[Array, "*batch N m"]
-    ) -> Float[Array, "*batch N m"]:
-        """The table of nodes with unit rules eliminated."""
-        units = self.rules.units
-        if not units:
+        self, semiring: Semiring, rules: Shaped[Array, "*batch R"], entries: Int[np.ndarray, "e 3"], size: int
+    ) -> Shaped[Array, "*batch N {size}"]:
+        """Weights in a table of nodes and pairs, or nodes and symbols, unit rules being eliminated."""
+        xp, num_rules = namespace(rules), len(self.rules.rules)
+        of_entries = np.full((self.num_nodes, size), num_rules)
+        of_entries[entries[:, 0], entries[:, 1]] = entries[:, 2] % (num_rules + 2)
+        constants = np.broadcast_to(np.array([semiring.zero, semiring.one]), (*rules.shape[:-1], 2))
+        table = xp.concatenate([rules, xp.asarray(constants, rules.dtype)], -1)[..., of_entries]
+        if not self.rules.units:
             return table
-        rows = {place: table[..., place, :] for place in range(len(self.rules.nonterminals))}
+        rows = [table[..., place, :] for place in range(len(self.rules.nonterminals))]
         for place in self.rules.unit_order:
-            for source, to, rule in units:
+            for source, to, rule in self.rules.units:
                 if source == place:
-                    rows[place] = rows[place] + probs[..., rule, None] * rows[to]
-        of_nonterminals = jnp.stack([rows[place] for place in range(len(rows))], -2)
-        return jnp.concatenate([of_nonterminals, table[..., len(rows) :, :]], -2)
-
-
-def safe_log(values: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Logarithms with derivative 0 where they are -inf."""
-    is_positive = values > 0
-    return jnp.where(is_positive, jnp.log(jnp.where(is_positive, values, 1.0)), -jnp.inf)
+                    by_unit = semiring.times(rules[..., rule, None], rows[to])
+                    rows[place] = semiring.plus(xp.stack([rows[place], by_unit]), 0)
+        return xp.concatenate([xp.stack(rows, -2), table[..., len(rows) :, :]], -2)
 
 
 @functools.lru_cache(maxsize=256)
@@ -359,29 +365,11 @@ def normal_form(rules: GrammarRules) -> NormalForm:
             add_pair(node, right, rule)
         elif right[0] in codes:
             leaf_rules.append((node, codes[right[0]], rule))
-    of_nodes = _without_units(rules, pair_rules, len(nodes))
-    width = max(max(map(len, of_nodes)), 1)
-    is_leaf = np.zeros((len(nodes), len(codes)), bool)
-    for place, symbols in enumerate(_without_units(rules, leaf_rules, len(nodes))):
-        is_leaf[place, symbols] = True
     return NormalForm(
         np.array(list(pairs), np.int32).reshape(-1, 2),
         np.array(pair_rules, np.int32).reshape(-1, 3),
         np.array(leaf_rules, np.int32).reshape(-1, 3),
         len(nodes),
-        np.array([[*of_node, *[0] * (width - len(of_node))] for of_node in of_nodes], np.int32),
-        np.array([[place < len(of_node) for place in range(width)] for of_node in of_nodes]),
-        is_leaf,
         np.array([len(symbols) > 1 for symbols in nodes]),
         rules,
     )
-
-
-def _without_units(rules: GrammarRules, entries: list[tuple[int, int, int]], num_nodes: int) -> list[list[int]]:
-    """The pairs, or the symbols, of each node, with unit rules eliminated."""
-    reached: list[set[int]] = [{to for node, to, _ in entries if node == place} for place in range(num_nodes)]
-    for place in rules.unit_order:
-        for source, to, _ in rules.units:
-            if source == place:
-                reached[place] |= reached[to]
-    return [sorted(of_node) for of_node in reached]

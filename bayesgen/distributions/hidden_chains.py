@@ -19,6 +19,8 @@ from jax.custom_batching import custom_vmap
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Result
 
+from .semirings import finite_or_zero, log_sum
+
 # The forward-backward algorithm, in probabilities where these do not underflow, else in logs.
 #
 # Arrays have time steps or states first, and batches (sequences, classes, or chains of a sampler) last. Probabilities
@@ -234,19 +236,6 @@ def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Arr
     """The log of the sum over states, and log shares in it; -inf where the sum is 0."""
     total = log_sum(logs, 0)
     return total, logs - finite_or_zero(total)
-
-
-def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[jax.Array, "..."]:
-    """Logs of sums of exponentials; -inf, with gradient 0, where all are."""
-    peak = jax.lax.stop_gradient(finite_or_zero(logs.max(axis, initial=-jnp.inf)))
-    total = jnp.exp(logs - jnp.expand_dims(peak, axis)).sum(axis)
-    is_zero = total == 0
-    return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1.0, total)) + peak)
-
-
-def finite_or_zero(logs: Float[Array, "..."]) -> Float[jax.Array, "..."]:
-    """Logs with 0 in place of -inf, as references to subtract."""
-    return jnp.where(jnp.isneginf(logs), 0.0, logs)
 
 
 @record

@@ -18,6 +18,7 @@ from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density, sample_paths
 from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_observed_steps, steps_of_symbols
+from .semirings import safe_log
 from .sequences import Length, SequenceDistribution, sequences
 
 JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
@@ -251,7 +252,7 @@ class HiddenMarkov(SequenceDistribution):
         steps = jnp.where(seen, steps, self.emissions.support.feasible_like(steps))
         logs = self._log_emissions(steps, seen, step_axes)
         logs = jnp.where(seen.any(tuple(range(seen.ndim - step_axes, seen.ndim))), logs, 0.0)
-        total = log_density(_log(self.initial), _log(self.transition), jnp.moveaxis(logs, 0, -2), lengths)
+        total = log_density(safe_log(self.initial), safe_log(self.transition), jnp.moveaxis(logs, 0, -2), lengths)
         return jnp.broadcast_to(total, shape)
 
     def _log_emissions(
@@ -330,12 +331,6 @@ def _check_states(initial: Float[Array, "..."], transition: Float[Array, "..."],
         )
 
 
-def _log(probabilities: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Logarithms, -inf of 0, where gradients are 0."""
-    xp, is_zero = namespace(probabilities), probabilities <= 0
-    return xp.where(is_zero, -xp.inf, xp.log(xp.where(is_zero, 1.0, probabilities)))
-
-
 def _emission_parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
     """Those of the emissions' likelihood, the states after the batch axes of the emissions."""
     conditional = read_conditional(distribution.emissions, -1)
@@ -353,7 +348,7 @@ def _likelihood(distribution: HiddenMarkov) -> HiddenMarkovLikelihood | None:
 
 
 def _parameters(distribution: HiddenMarkov) -> dict[str, Array]:
-    tables = {"log_initial": _log(distribution.initial), "log_transition": _log(distribution.transition)}
+    tables = {"log_initial": safe_log(distribution.initial), "log_transition": safe_log(distribution.transition)}
     return {**tables, **_emission_parameters(distribution)}
 
 

@@ -20,6 +20,7 @@ from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .markov_likelihood import MarkovLikelihood, MissingSteps
+from .semirings import safe_log
 from .sequences import Length, SequenceDistribution, sequences
 
 
@@ -221,9 +222,7 @@ class MarkovChain(SequenceDistribution):
     @property
     def _log_tables(self) -> Float[Array, "*tables contexts r"]:
         """Logs of the probabilities of each chain, with gradient 0 where they are -inf."""
-        probs = self.probs
-        possible = probs > 0
-        return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
+        return safe_log(self.probs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:

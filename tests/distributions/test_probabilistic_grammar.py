@@ -190,9 +190,7 @@ def test_total_probability_sums_those_of_lengths():
     probs = probabilities(GRAMMARS["arithmetic"], 4)
     with pytest.warns(bg.BayesgenWarning, match="derivations may go on for ever"):
         grammar = bg.ProbabilisticGrammar(GRAMMARS["arithmetic"], probs)
-    form = normal_form(grammar.rules)
-    choices, leaves = form.weights(grammar.probs)
-    of_lengths = np.exp(log_length_probabilities(form, choices, leaves[:, -1], 301))[form.start]
+    of_lengths = np.exp(log_length_probabilities(normal_form(grammar.rules), np.log(grammar.probs), 301)[0])
     close(of_lengths.sum(), grammar.total_probability, rtol=1e-4)
     short = np.exp(grammar.log_prob(grammar.encode(strings(grammar, 4))))
     close(of_lengths[:4].sum(), short.sum(), rtol=1e-10)
