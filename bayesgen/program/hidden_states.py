@@ -30,9 +30,7 @@ def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) ->
     """(K, T, S): classes, time steps and states of a site."""
     some = rows.take(slice(0, 1))
     with jax.enable_x64(True):
-        _, *shape = jax.eval_shape(
-            functools.partial(_smoothed, site=site), program, known_latents(program, latents), some
-        ).shape
+        _, *shape = _smoothing.shapes(program, known_latents(program, latents), some, site=site).shape
     num_classes, num_steps, num_states = shape
     return num_classes, num_steps, num_states
 
@@ -115,6 +113,9 @@ def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     assert isinstance(conditional.likelihood, StatesLikelihood)
     return conditional.likelihood.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
+
+
+_smoothing = OwnedJit(_smoothed, static_argnames="site")
 
 
 @functools.partial(OwnedJit, static_argnames="site")

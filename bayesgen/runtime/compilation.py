@@ -334,6 +334,10 @@ class OwnedJit:
         """The function lowered for these arguments, to be compiled."""
         return self._jitted(first).lower(first, *args, **kwargs)
 
+    def shapes(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the results; traced once for arguments of the same shapes."""
+        return self._jitted(first).eval_shape(first, *args, **kwargs)
+
     def by_numpy(self, first: Owned, *args: Any) -> Any:
         """The result, evaluated by NumPy: for functions that run a few times, for less than compiling takes."""
         return Traced.from_stage(self._jitted(first).trace(first, *args))(first, *args)
