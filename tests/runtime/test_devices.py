@@ -150,6 +150,7 @@ TWO_DEVICES = """
 def test_placement_is_honoured_and_compiled_once_for_each_device():
     """With two processors for JAX, the second in the place of a GPU. In a process of its own: JAX counts once."""
     code = "import sys, os, warnings; warnings.simplefilter('ignore')\n" + textwrap.dedent(TWO_DEVICES)
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    two = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    flags = {"XLA_FLAGS": two.strip(), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True)
     assert done.stdout.strip().endswith("honoured"), done.stderr
