@@ -397,11 +397,13 @@ def tosses(num_tosses):
     return x, labels, weights, quadrature(x, labels, weights, num_tosses)
 
 
+COIN = bg.NaiveBayes(bg.BetaBernoulli(np.array([[2.0], [4.0]]), np.array([[3.0], [1.5]])), class_prior=[0.4, 0.6])
+
+
 def test_nuts_sums_labels_out():
     x, labels, weights, (mean, covariance) = tosses(1)
-    model = bg.NaiveBayes(bg.BetaBernoulli(np.array([[2.0], [4.0]]), np.array([[3.0], [1.5]])), class_prior=[0.4, 0.6])
     X = scipy.sparse.csr_array(x[:, None].astype(float))
-    fit = bg.fit(model, X, labels, method=bg.NUTS(num_samples=2000), sample_weight=weights)
+    fit = bg.fit(COIN, X, labels, method=bg.NUTS(num_samples=2000), sample_weight=weights)
     assert fit.attributes["path"] == "whitened"
     assert_moments(fit.parameters["binary_probs"][..., 0], mean, covariance, "probs")
     assert fit.attributes["total_weight_unlabelled"] == weights[6:].sum()
@@ -419,17 +421,17 @@ def test_nuts_sums_labels_of_programs_out():
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # short chains will do
 def test_a_second_fit_compiles_nothing():
     """The numbers of rows with and without labels may differ, up to the next size that functions are compiled for."""
-    method = bg.NUTS(num_warmup=20, num_samples=20, num_chains=2)
-    model = bg.NaiveBayes(bg.BetaBernoulli(2.0, 3.0))
+    method = bg.NUTS(num_warmup=20, num_samples=20)
     rng = np.random.default_rng(1)
 
     def learn(num_rows):
-        x = rng.random((num_rows, 1)) < 0.4
-        bg.fit(model, x, np.where(np.arange(num_rows) < 6, np.arange(num_rows) % 2, None), method=method)
+        x = scipy.sparse.csr_array((rng.random((num_rows, 1)) < 0.4) * 1.0)
+        labels = np.where(np.arange(num_rows) < 6, np.arange(num_rows) % 2, None)
+        bg.fit(COIN, x, labels, method=method, sample_weight=rng.integers(1, 3, num_rows))
 
-    learn(19)
+    learn(23)
     with compilations() as found:
-        learn(22)  # 13 and 16 rows without labels: 16 each
+        learn(26)  # 17 and 20 rows without labels: 20 each
     assert found == []
 
 
