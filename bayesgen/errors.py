@@ -19,7 +19,7 @@ class BayesgenError(ValueError):
 
 
 class DataError(BayesgenError):
-    """The data do not fit the schema: a column, a label or a weight is not what it has to be."""
+    """A column, a label or a weight of the data does not fit the schema or the model."""
 
 
 class ModelError(BayesgenError):
@@ -27,11 +27,11 @@ class ModelError(BayesgenError):
 
 
 class FitError(BayesgenError):
-    """The estimate that was asked for does not exist for these data."""
+    """The requested estimate does not exist for these data."""
 
 
 class PredictionError(BayesgenError):
-    """A prediction rule was asked of a fit that cannot answer it."""
+    """The fit cannot answer this prediction rule."""
 
 
 class BayesgenWarning(UserWarning):
@@ -39,11 +39,11 @@ class BayesgenWarning(UserWarning):
 
 
 class ConstantColumnWarning(BayesgenWarning):
-    """A column has no variance, so its default prior takes variance 1, or that of columns it shares the prior with."""
+    """A column does not vary; its default prior takes the variance 1, or that of the columns that share the prior."""
 
 
 class UnknownValuesWarning(BayesgenWarning):
-    """Cells hold values that their columns never showed in training, and are taken as missing."""
+    """Some cells hold values that their columns did not have in training; these cells are taken as missing."""
 
 
 class ImpossibleRowsWarning(BayesgenWarning):
@@ -55,7 +55,7 @@ class ConvergenceWarning(BayesgenWarning):
 
 
 class LabelSwitchingWarning(BayesgenWarning):
-    """Draws of a mixture may swap the names of its components, which mean nothing until they are put in order."""
+    """Draws of a mixture may have its components in different orders: `fit.relabel()` puts them in one order."""
 
 
 def is_whole(value: object) -> TypeGuard[int]:

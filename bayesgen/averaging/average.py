@@ -203,11 +203,11 @@ def _normalized(prior: Any, size: int) -> Float[np.ndarray, " M"]:
 
 @dataclasses.dataclass(frozen=True)
 class AverageModel(Model[AverageFit]):
-    """An average of models that are not fitted yet: a model itself, made by `bayesgen.average`.
+    """An average of models that are not fitted yet, made by `bayesgen.average`. It is itself a model.
 
-    `Exact()` fits every member and weights them; other methods are refused, as they give no evidence. Models of rows
-    without labels, such as mixtures, are fitted by any method, with weights from densities of held-out rows;
-    `ProbabilisticPCA` by any method, with weights from approximate evidences.
+    `Exact()` fits every member and weighs it by its evidence. Other methods give no evidence and are refused, with two
+    exceptions: models of rows without labels, such as mixtures, are weighed by their densities of held-out rows, and
+    `ProbabilisticPCA` by its approximate evidence.
 
     Attributes:
         members: the models.
@@ -305,23 +305,23 @@ def average(
     parameters together. An average of models is a model, which `fit` and `compare` take.
 
     Args:
-        members: `Exact` fits of the same rows; or models. With X and y these are fitted to them by `Exact()`. Mixtures,
+        members: `Exact` fits of the same rows; or models, which are fitted by `Exact()` if X and y are given. Mixtures,
             and fits of them by any method, are averaged by "stacking" or "pseudo-bma". `ProbabilisticPCA` of several
             numbers of factors, and fits of them by any method, may be averaged by approximate evidences: see `weights`.
         prior: (M,) nonnegative prior weights of the structures, normalised here; None for equal ones.
         weights: "evidence": posterior probabilities of the structures, from the log evidences, by which `BMA()` mixes
             the joints p(x, y). "stacking": the mixture with the best log score on held-out rows; "pseudo-bma":
-            proportional to the exponential of each member's log score there. For these two `BMA()` mixes class
-            probabilities, so members may model different events (Bernoulli and multinomial), and `log_marginal` of the
-            prediction is zero, as there is no p(x). For rows without labels (mixtures, programs with label=None) they
-            score and mix densities, which `BMA()` gives as `log_marginal`, without class probabilities. Where all
-            members have only an approximation of their evidence (`fit.approximate_log_evidence`), "evidence" takes it;
-            then `log_evidence` of the average is None, and `approximate_log_evidence` is that of the mixture. Exact and
-            approximate evidences are never mixed.
+            proportional to the exponential of each member's log score there. With these two, `BMA()` mixes class
+            probabilities, so members may model different events (Bernoulli and multinomial); the `log_marginal` of the
+            prediction is zero, because there is no p(x). Where rows have no labels (mixtures, programs with
+            label=None), both score densities of rows, and `BMA()` gives the mixed density as `log_marginal`, without
+            class probabilities. Where all members have only an approximation of their evidence
+            (`fit.approximate_log_evidence`), "evidence" takes this approximation; the average then has
+            `approximate_log_evidence`, and its `log_evidence` is None. Exact and approximate evidences are never mixed.
         X, y: the training rows, for models, and for held-out rows. No y where rows have no labels.
         schema: declarations for the columns, for models.
-        folds: number of folds of held-out rows, as many as rows for leave-one-out, priors kept; None where X and y
-            were not used to train any member.
+        folds: number of folds of held-out rows; as many as rows for leave-one-out. Priors are kept in every fold. None
+            where X and y were not used to train any member.
         seed: integer or JAX key, of the folds.
 
     Returns:

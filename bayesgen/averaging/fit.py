@@ -98,7 +98,7 @@ class AveragePosterior(Posterior):
 
 @by_content
 class AverageFit(Fit[AnyLabel]):
-    """An average of fits of several structures, as `bayesgen.average` makes it.
+    """An average of fits of several structures, made by `bayesgen.average`.
 
     Its schema, program, prior and parameters are those of the best structure. `PlugIn()` predicts by the best member,
     `BMA()` mixes the members' tables of classes, densities or distributions of a number.
@@ -140,13 +140,13 @@ class AverageFit(Fit[AnyLabel]):
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
-        """Those that the members have in common; empty where they have classes of their own."""
+        """The classes that all members share; empty where the members have different classes."""
         return super().classes if self.posterior.can("predictive") else category_array(())
 
     def log_joint(
         self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: list[int] | Int[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "*draws n K"]:
-        """The table of the best member, or with at="predictive" that of the mixture. See `Fit.log_joint`."""
+        """Log-joints of the best member; with at="predictive", log-joints of the mixture. See `Fit.log_joint`."""
         if self.concrete.response is not None:
             raise PredictionError(
                 "An average of fits with a continuous label has no table of log-joints. Ask for "
@@ -227,7 +227,7 @@ class AverageFit(Fit[AnyLabel]):
         return self.members[min(index, len(self.members) - 1)].simulate(n, seed=second, **covariates)
 
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "xarray.DataTree":
-        """Export to an `xarray.DataTree`: `structures`, and a group for each member, as its own export.
+        """Export to an `xarray.DataTree`: the group `structures`, and one group with the export of each member.
 
         `structures` holds `weight` and `score` along `member`; the groups are called member_0, member_1, ...
         """

@@ -41,13 +41,13 @@ class ConceptLearner(Model["ConceptFit"]):
 
     Args:
         space: the hypotheses.
-        sampling: "strong": examples are drawn from the concept, so small concepts explain them better; "weak": drawn
-            from the domain and found to be members, independently of the size.
-        noise: probability that an example is any member of the domain, from 0 to 1; or a NumPyro distribution of it.
+        sampling: "strong": examples are drawn from the concept, so that small concepts explain them better; "weak":
+            examples are drawn from the domain, and only show that they are members, so that the size does not matter.
+        noise: probability, from 0 to 1, that an example is drawn from the whole domain; or its NumPyro distribution.
 
-    `bayesgen.fit` takes examples, a sequence of members of the domain, as X. Where some are not members of the
-    concept, y holds True or False for each. A list of sequences is taken as sets of examples: each has a hypothesis of
-    its own, and all share the hyperparameters.
+    `bayesgen.fit` takes examples, a sequence of members of the domain, as X. Where some examples are counterexamples, y
+    is True for members of the concept and False for the others. A list of sequences is a list of sets of examples: each
+    set has its own hypothesis, and all share the hyperparameters.
 
     Called inside NumPyro's handlers, the learner makes examples of one concept: the sites `hypothesis`, `examples`
     and `counterexamples` hold positions in `space.names` and `space.domain`. The value D, one beyond the domain,
@@ -263,9 +263,9 @@ class ConceptPosterior(Posterior):
 
 @by_content
 class ConceptFit(Trained["ConceptPrediction"]):
-    """A concept learner trained on examples of a concept, or of several that share hyperparameters.
+    """A concept learner trained on examples of one concept, or of several concepts that share hyperparameters.
 
-    A fit of a list of sets is a sequence of fits, one a set: `fit[3].hypotheses`, `len(fit)`, `for each in fit`.
+    A fit of several sets of examples is a sequence of fits, one for each set: `len(fit)`, `fit[3].hypotheses`.
 
     Attributes:
         model: the learner.
@@ -319,7 +319,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
 
     @property
     def boundary(self) -> dict[str, float]:
-        """Hyperparameter -> the end of its range, for those whose mode lies there (`MAP`)."""
+        """Hyperparameters whose mode is at an end of their range (`MAP`): name -> this end."""
         return {} if self.shared is None else self.shared.boundary
 
     def to_datatree(self) -> "xarray.DataTree":
@@ -340,12 +340,12 @@ class ConceptFit(Trained["ConceptPrediction"]):
 
     @property
     def log_weights(self) -> Float[np.ndarray, " H"]:
-        """Log posterior probabilities; of a point estimate, 0 for the chosen hypothesis and -inf else."""
+        """Log posterior probabilities of the hypotheses; under a point estimate 0 for the chosen one, else -inf."""
         return self.belief.log_weights
 
     @property
     def weights(self) -> Float[np.ndarray, " H"]:
-        """Posterior probabilities."""
+        """Posterior probabilities of the hypotheses."""
         return np.exp(self.log_weights)
 
     @property
@@ -363,7 +363,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
         return pd.DataFrame(columns).sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
     def update(self, more: Any, y: Any = None) -> "ConceptFit":
-        """The fit of these and more examples. For several sets: more of each; further ones are new sets."""
+        """The fit of the training examples and more. Where there are several sets: more of each, and then new sets."""
         examples = self.examples + read_examples(self.model.space, more, y)
         return fit(self.model, examples, method=self.method, seed=self.seed)
 

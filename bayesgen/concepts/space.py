@@ -159,11 +159,11 @@ class HypothesisSpace:
 
     Args:
         names: (H,) names of the hypotheses, all different.
-        extensions: (H, D) booleans or 0 and 1, dense or scipy.sparse: membership of the domain in each hypothesis.
-            None may be empty.
+        extensions: (H, D) booleans, or zeros and ones, dense or scipy.sparse: whether a hypothesis has a member of the
+            domain. Each hypothesis has at least one.
         domain: (D,) the members, all different and hashable.
-        prior: (H,) positive weights, or a function(sizes, **hyperparameters) of their logarithms, traceable by JAX.
-            Give a module-level function: each new function is compiled.
+        prior: (H,) positive weights, or a function(sizes, **hyperparameters) that JAX can trace and that returns the
+            logarithms of the weights. Use a function of a module, because each new function is compiled again.
         normalize: False to refuse weights that do not sum to 1.
         ranges: name -> (low, high) for hyperparameters that must be between two bounds.
         hyperparameters: arguments of the function: numbers, or NumPyro distributions of a number.
@@ -172,14 +172,14 @@ class HypothesisSpace:
         ModelError: shapes that do not fit, extensions that are not booleans or exactly 0 and 1, an empty extension, a
             hyperparameter out of its range, a prior that is not positive.
 
-    Spaces are equal by content. Hypotheses are kept as bits (see `Extensions`); two with the same members are two
-    hypotheses, listed by `duplicates`.
+    Spaces with equal contents are equal. Memberships are stored as bits (see `Extensions`). Hypotheses with the same
+    members remain different hypotheses; `duplicates` lists them.
 
     >>> space = HypothesisSpace.of({"even": lambda x: x % 2 == 0, "all": lambda x: True}, range(1, 5))
     >>> space.sizes.tolist()
     [2, 4]
 
-    Short words are likelier, by a hyperparameter:
+    A prior with a hyperparameter, under which short words are more probable:
 
     >>> import numpyro.distributions as dist
     >>> words = HypothesisSpace(
@@ -269,7 +269,7 @@ class HypothesisSpace:
         prior: Any = None,
         **keywords: Any,
     ) -> "HypothesisSpace":
-        """The space of predicates over a domain; equal prior weights unless given."""
+        """The space of hypotheses that predicates over a domain define; prior weights are equal unless given."""
         domain = list(domain)
         extensions = np.array([[bool(holds(member)) for member in domain] for holds in predicates.values()])
         weights = np.ones(len(predicates)) if prior is None else prior
@@ -372,7 +372,7 @@ class HypothesisSpace:
         return np.asarray([self.place[_as_tuple(member)] for member in members], np.int64)
 
     def holds(self, member: Any) -> bool:
-        """Whether it is a member of the domain; a list counts as the tuple of its values."""
+        """Whether a value is a member of the domain; a list counts as the tuple of its values."""
         try:
             return _as_tuple(member) in self.place
         except TypeError:  # values that are not hashable are no members

@@ -26,28 +26,29 @@ BINNED = "binned"
 class Binned(Kind):
     """The kind of a column of numbers whose density is a histogram.
 
-    Bins are half-open: a number that is an edge is in the bin that begins there. Numbers beyond the two ends are in the
-    two end bins. Cells stay numbers: a model gives each bin a probability, with a constant density inside the bin and
-    an exponential one beyond the ends, so that densities compare with those of normal columns.
+    Bins are half-open: a number on an edge belongs to the bin that begins there. Numbers beyond an end belong to the
+    bin at that end. Cells remain numbers. A model gives each bin a probability; the density is constant inside a bin
+    and exponential beyond the ends, so that it can be compared with the density of a normal column.
 
     Args:
-        num_bins: how many bins of about equal numbers of training rows, at least two; 10 where no edges are stated.
-        edges: the num_bins + 1 edges in increasing order, the two ends included; an end may be infinite. None: they
-            come from the training rows, cut half-way between neighbouring values at the quantiles 1/num_bins,
-            2/num_bins, ..., with infinite ends. No cut divides equal values; where one value makes up several bins
-            there are fewer of them, and a warning says so.
+        num_bins: number of bins, at least two, each with about the same number of training rows; 10 if neither it nor
+            edges are stated.
+        edges: the num_bins + 1 edges in increasing order, the two ends included; an end may be infinite. None takes
+            them from the training rows, cut half-way between neighbouring values at the quantiles 1/num_bins,
+            2/num_bins, ..., with infinite ends. Equal values are never divided: where one value would fill several
+            bins, there are fewer bins, and a warning says so.
         tails: the scale of the exponential tail beyond each end, in the units of the column: one number or two. 0 means
-            no tail: numbers beyond that end are refused. None: the scales of highest likelihood, see below.
+            no tail: numbers beyond that end are refused. None takes the scales of highest likelihood, as follows.
 
-    Where an end is infinite the tail starts at the finite edge of the end bin, and its scale is the mean distance of
-    the training values from there. Where the end is finite the bin is flat up to the end: with n rows in a bin of width
-    w, and a sum D of the distances of those beyond the end, the scale s is the positive solution of n s^2 = D (w + s),
-    and at least w / (n + 1), so that an end that no row has passed keeps about the probability of one more row. Scales
-    are rounded to six digits.
+    The tail of an infinite end starts at the finite edge of the end bin, and its scale is the mean distance of the
+    training values from this edge. The tail of a finite end starts at the end, beyond a flat bin of width w. If n rows
+    belong to this bin, and the distances of the rows beyond the end sum to D, then n s^2 = D (w + s), where s is the
+    scale. It is at least w / (n + 1): a tail that no training row has reached keeps about the probability of one more
+    row. Scales are rounded to six digits.
 
-    Edges and tails that are not stated come from the first rows that a schema resolves (of data in chunks, the first
-    chunk), with their weights; `fit.schema.kinds[column]` has them. They are part of the model. Where they come from
-    the training rows, the evidence of the fit is a little too high; it is exact where `edges` and `tails` are stated.
+    Edges and tails that are not stated come from the weighted rows that resolve the schema first; for data in chunks,
+    from the first chunk. `fit.schema.kinds[column]` holds them. They are part of the model. The evidence of the fit is
+    exact for stated `edges` and `tails`, and a little too high for edges and tails from the training rows.
 
     `Schema(kinds={"age": Binned(5)})` bins one column, `NaiveBayes({"real": DirichletHistogram(5)})` all columns of
     numbers.

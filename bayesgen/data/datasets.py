@@ -109,7 +109,7 @@ _TARGET = "target"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Rows to learn from and rows to test on. X is a data frame or a sparse matrix, y a series of labels."""
+    """Training rows and test rows. X is a data frame or a sparse matrix, y a series of labels."""
 
     X_train: "pd.DataFrame | csr_array"
     y_train: pd.Series
@@ -121,8 +121,7 @@ class Split:
 class Dataset:
     """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,).
 
-    Labels are classes, or numbers where a number is to be predicted. Rows whose label is missing are there to learn
-    from, and are never in a test set.
+    Labels are classes, or numbers to predict. Rows without a label are used for training only, never for testing.
     """
 
     name: str
@@ -131,7 +130,7 @@ class Dataset:
 
     @property
     def all_real(self) -> bool:
-        """Whether every column holds numbers: a joint normal density of them makes sense."""
+        """Whether every column holds numbers, so that the columns may be jointly normal."""
         return all(self._are_real())
 
     @property
@@ -167,16 +166,16 @@ class Dataset:
 
     @property
     def categories(self) -> Mapping[str, Sequence[Category]]:
-        """Every category of each column of texts, of the whole table."""
+        """The categories of each text column in the whole table."""
         return Schema.infer(self.X).categories
 
     @property
     def declared(self) -> Schema:
-        """Every category and class of the whole table, so that a split cannot hide one from training."""
+        """A schema with all categories and classes of the whole table, of which training rows may lack some."""
         return self.declare()
 
     def declare(self, sequences: Sequence[str] = ()) -> Schema:
-        """`declared`, some columns being sequences of symbols, with every symbol. DataError: a name of no column."""
+        """`declared`, with these columns as sequences of symbols, and their alphabets. DataError: no such column."""
         names = list(self.X.columns) if isinstance(self.X, pd.DataFrame) else []
         for name in sequences:
             if name not in names:
@@ -186,10 +185,10 @@ class Dataset:
         return Schema(kinds=kinds, categories=whole.categories, classes=whole.classes)
 
     def split(self, *, test_size: float = 0.25, seed: int = 0, by_class: bool = True) -> Split:
-        """A random test set of the share `test_size`, with every class in proportion unless `by_class` is False.
+        """Training rows and a random test set: the share `test_size` of all rows, and of each class if `by_class`.
 
-        Raises DataError where a class has a single row, where a side would have fewer rows than classes, and, where
-        classes do not count, where a side would have no row.
+        Raises DataError where a class has a single row, or one of the two sets would have fewer rows than there are
+        classes; without `by_class`, where one of them would be empty.
         """
         labelled = self.y.notna().to_numpy()
         rows = np.flatnonzero(labelled)
@@ -216,9 +215,9 @@ class Dataset:
             )
 
     def split_per_class(self, rows: int) -> Split:
-        """The first `rows` rows of each class to learn from, all others to test on.
+        """The first `rows` rows of each class for training, and all others for testing.
 
-        Raises DataError where a class has fewer rows than that, or where nothing is left to test on.
+        Raises DataError where a class has fewer rows, or no rows are left for testing.
         """
         counts = self.y.value_counts()
         if counts.min() < rows:
@@ -251,8 +250,8 @@ def load_dataset(
     texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros, "true".
 
     Other cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
-    categorical. A "?" that is no mark is a text like any other: a warning names the columns that hold numbers but for
-    it. Labels may be missing as cells may.
+    categorical. A "?" that is not in `missing` is a text like any other; a warning names the columns that would hold
+    numbers without it. Labels may be missing, too.
     Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
 
     >>> load_dataset("iris").X.columns.tolist()

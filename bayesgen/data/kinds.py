@@ -106,7 +106,7 @@ class Kind(abc.ABC):
 
     @property
     def events(self) -> "Kind":
-        """The kind of the events that densities of its columns are densities of."""
+        """The kind of the events to which the densities of such columns refer."""
         return self.modelled_as
 
     @property

@@ -55,7 +55,7 @@ class Padded:
     """Sequences as the rows of an array, with their lengths.
 
     Args:
-        values: (n, T), or (n, T, ...) for programs with such time steps; values past the ends are ignored.
+        values: (n, T), or (n, T, ...) where a time step is an array; values past the ends are ignored.
         lengths: (n,), the number of time steps of each row.
 
     Raises:

@@ -96,17 +96,17 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per answer.
 
-        Of classes: `accuracy`; `log_score`, the mean of log p(true class), or of log p(row) where rows have no labels
-        (and then the others are NaN), higher is better; `brier`, summed over the classes, from 0 to 2, and `ece`, the
-        calibration error in 15 bins of equal mass, lower is better. `impossible` counts the test rows without
-        probabilities, scored as certainty of a wrong class, and `ruled_out` the others whose true class got
-        probability zero.
+        For classes: `accuracy`; `log_score`, the mean of log p(true class), higher is better (where rows have no
+        labels, it is the mean of log p(row), and the other scores are NaN); `brier`, summed over the classes, from 0 to
+        2, and `ece`, the calibration error in 15 bins of equal mass, lower is better. `impossible` counts the test rows
+        without probabilities, which are scored as if a wrong class were certain; `ruled_out` counts the other rows
+        whose true class has probability zero.
 
-        Of numbers: `log_score`, the mean of log p(y | x), higher is better; `rmse`, of the mean, and `crps`, the
+        For numbers: `log_score`, the mean of log p(y | x), higher is better; `rmse`, of the mean, and `crps`, the
         continuous ranked probability score, in the units of y, lower is better; `coverage_50`, `coverage_80` and
         `coverage_95`, the shares of rows whose y lies in the central interval of 50, 80 and 95 %, and `width_50` and so
-        on, the mean widths of these. `impossible` counts the rows without a density, scored as the worst there is, and
-        `ruled_out` the others whose y has the density zero.
+        on, the mean widths of these. `impossible` counts the rows without a density, which have the worst possible
+        scores; `ruled_out` counts the other rows whose y has the density zero.
 
         `difference` is the mean log score minus that of the two-step MAP answer of the same model, and
         `difference_from_mean` that from the plug-in at the posterior mean, each with the standard error of the paired
@@ -116,16 +116,16 @@ class Comparison:
 
     @property
     def differences(self) -> pd.DataFrame:
-        """One row per two answers, of any models: the paired difference in mean log score, standard error."""
+        """One row per pair of answers: the paired difference of mean log scores, and its standard error."""
         return difference_table(self.scored)
 
     @property
     def disagreements(self) -> pd.DataFrame:
-        """One row per two answers and test row in which they differ, with the truth and both predictions.
+        """One row per pair of answers and test row in which they differ, with the truth and both predictions.
 
-        Of classes: the rows to which they give different ones, both labels, and the probability of every class by both:
-        `p[class]`, `other_p[class]`. Of numbers: the ten rows in which their log scores differ most, and by more than
-        0.01, with mean, standard deviation, intervals and scores of both.
+        For classes: the rows to which the two answers give different classes, with both labels, and the probability of
+        every class by both: `p[class]`, `other_p[class]`. For numbers: the ten rows in which the log scores differ
+        most, and by more than 0.01, with mean, standard deviation, intervals and scores of both.
         """
         return disagreement_table(self.scored, self.target, self.rows)
 
@@ -133,9 +133,9 @@ class Comparison:
     def predictions(self) -> pd.DataFrame:
         """One row per answer and test row, with the truth.
 
-        Of classes: label (None where impossible), all probabilities. Of numbers: mean, standard deviation, ends of the
-        central intervals (`lower_95`, ...), log score, CRPS, and `pit`, the probability of a value up to the truth,
-        which is uniform over rows where answers are calibrated.
+        For classes: label (None for an impossible row) and all probabilities. For numbers: mean, standard deviation,
+        ends of the central intervals (`lower_95`, ...), log score, CRPS, and `pit`, the probability of a value up to
+        the truth, which is uniform over rows where answers are calibrated.
         """
         return prediction_table(self.scored, self.target, self.rows)
 
@@ -159,7 +159,7 @@ class Comparison:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def to_datatree(self) -> xarray.DataTree:
-        """Groups `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row) and further axes.
+        """An `xarray.DataTree` of `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, ...).
 
         The coordinates `model`, `method` and `rule` are along `pair`. Values of refused pairs are NaN. Without labels
         there are no `predictions`.

@@ -27,8 +27,8 @@ class DirichletCategorical(DirichletFamily):
         x     ~ Categorical(probs)
 
     Args:
-        concentration: pseudo-counts, > 0; a scalar means r equal ones. Used alone, without a model to say
-            how many values there are, it must be an array of length r.
+        concentration: pseudo-counts, > 0; a scalar means r equal ones. A family used alone needs an array of length r,
+            because no model tells it the number of values.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.4.
 

@@ -32,20 +32,22 @@ class DirichletHistogram(DirichletFamily):
         probs ~ Dirichlet(concentration)
         x     ~ PiecewiseUniform(edges, probs, tails)
 
-    Densities and evidences are those of the numbers, not of their bins, so they compare with those of normal columns.
+    Densities and evidences refer to the numbers, not to their bins, so they can be compared with those of normal
+    columns.
 
     Args:
-        num_bins: how many bins of about equal numbers of training rows, where no edges are stated; None is 10.
+        num_bins: number of bins, each with about the same number of training rows, where no edges are stated; None
+            means 10.
         concentration: pseudo-counts, > 0; a scalar means equal ones.
         edges: the edges of the bins, the two ends included; None takes them from the training columns. A schema may
             declare them in place of the family, see `Binned`.
-        tails: the scales of the exponential tails beyond both ends; None takes them from the training columns, and
-            means no tails of a family used alone.
+        tails: the scales of the exponential tails beyond both ends; None takes them from the training columns; a family
+            used alone then has no tails.
 
-    Used alone, without a model to say what the bins are, it needs edges.
+    A family used alone needs edges, because no model tells it the bins.
 
     Raises:
-        DataError: what `Binned` refuses.
+        DataError: edges and tails that `Binned` refuses.
         ModelError: a family used alone without edges; edges or tails that differ from those of the schema.
 
     Source: Dougherty, Kohavi and Sahami (1995), Supervised and unsupervised discretization of continuous features.

@@ -73,9 +73,9 @@ class LinearStudentTDensity(DensityGivenFeatures):
 
 @record
 class LinearNormalInverseGamma(NoisyFamily):
-    """Columns with normal noise about means that are linear in features, a conjugate prior on all parameters.
+    """Columns with normal noise about a linear function of features, and a conjugate prior on all parameters.
 
-    Generative story, given the features f of the row and with c a point amid them::
+    Generative story of a row with the features f, where c is a point amid the features of all rows::
 
         variance     ~ InverseGamma(shape, scale)
         coefficients ~ Normal(coefficients, variance * inverse(precision))
@@ -84,24 +84,25 @@ class LinearNormalInverseGamma(NoisyFamily):
         x            ~ Normal(intercept + f @ coefficients, variance)
 
     Args:
-        coefficients: prior mean of the coefficients, 0 or one for each feature.
+        coefficients: prior means of the coefficients: 0, or one number for each feature.
         precision: prior precision of the coefficients, in units of the noise variance, > 0: a number, one for each
-            feature, or a matrix. That of n rows would be the features' scatter. None resolves to 0.01 diag(v), v the
-            variances of the training features, the weight of a hundredth of a row.
+            feature, or a matrix. A prior that weighs as much as n rows has the scatter of their features as precision.
+            None resolves to 0.01 diag(v), the weight of a hundredth of a row, where v are the variances of the training
+            features.
         mean: prior mean m of the value at c; None resolves to the training column's mean. Kept as `location`.
         kappa: weight of that value, in rows, >= 0; 0 is a flat intercept.
         shape: shape a of the inverse gamma, > 0.
         scale: its scale b, > 0; None resolves to v/2, v the training column's variance (denominator N).
         center: the point c amid the features; None resolves to the means of the training features.
-        intercept: whether there is one; without one, the mean is 0 where all features are 0.
+        intercept: whether the means have an intercept; without one, they are 0 where all features are 0.
 
     A noise variance s that is known is shape=1e12, scale=1e12 * s.
 
-    Used alone, it takes rows (n, F + 1), the features and then the column. The evidence exists for kappa=0, too: then
-    the mean of the data has the density 1.
+    Used alone, the family takes rows (n, F + 1): the features, then the column. The evidence exists for kappa=0, too,
+    because the flat prior has the density 1.
 
-    Source: Bishop, Pattern Recognition and Machine Learning, exercises 3.12 to 3.14 and 3.23; the intercept is about c
-    as the mean of Murphy (2007), section 6, is about m.
+    Source: Bishop, Pattern Recognition and Machine Learning, exercises 3.12 to 3.14 and 3.23; the prior of the value at
+    c is the prior of the mean in Murphy (2007), section 6.
 
     >>> rows = [[0.0, 1.1], [1.0, 2.9], [2.0, 5.2], [3.0, 6.8]]
     >>> posterior = LinearNormalInverseGamma().update(rows)

@@ -131,12 +131,12 @@ class NoisyFamily(Family, abc.ABC):
         return self.pooling.pool(normals) + log_rising(self.shape, half) - scales
 
     def mean(self) -> ParameterTables:
-        """Prior means; scale / (shape - 1) of the variance."""
+        """Mean of each parameter; for the variance, scale / (shape - 1)."""
         family = self._proper("mean")
         return family._at_location(family.pooling.squeeze(family._noise.mean()))
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """Joint mode: the variance is scale / (shape + 1 + c/2), c means and coefficients sharing it."""
+        """Joint mode; the variance is scale / (shape + 1 + c/2), where c means and coefficients share it."""
         family = self._proper("mode")
         return family._at_location(family.pooling.squeeze(family._noise.mode(family._num_normals)))
 
@@ -253,7 +253,7 @@ class NormalInverseGamma(NoisyFamily):
         return {"mean": self.location, "variance": variance}
 
     def variance(self) -> ParameterTables:
-        """Variance of the mean (that of a Student t) and of the variance."""
+        """Variance of the mean, which is Student t, and of the variance."""
         family = self.closed("variance")
         noise = family._noise
         return {"mean": noise.mean() / family.kappa, "variance": family.pooling.squeeze(noise.variance())}

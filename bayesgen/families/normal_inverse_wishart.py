@@ -148,7 +148,7 @@ class NormalInverseWishart(JointNormalFamily):
         return self._pool(cells) + gammas - scales
 
     def mean(self) -> ParameterTables:
-        """Prior mean; scale / (df - D - 1)."""
+        """Mean of each parameter; for the covariance, scale / (df - D - 1)."""
         family = self.closed("mean")
         return {"mean": family.location, "covariance": family._covariance(family._expected())}
 
@@ -157,7 +157,7 @@ class NormalInverseWishart(JointNormalFamily):
         return quotient(self.scale, excess)
 
     def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
-        """Joint mode of means and covariances: scale / (df + D + 1 + c), c means sharing each covariance."""
+        """Joint mode; a covariance is scale / (df + D + 1 + c), where c means share it."""
         family = self.closed("mode")
         members = family.batch_shape[0] if family.pooling.tied else 1
         covariance = family.scale / (family.df + family.batch_shape[-1] + 1 + members)[..., None, None]

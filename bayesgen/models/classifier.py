@@ -28,11 +28,11 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
         {block}                ~ the family's likelihood with the parameters of class y
 
     Args:
-        blocks: (name, family, columns) for each block; columns are names of columns of one kind, and categorical
-            ones of equal numbers of values. Sequences of symbols are one column a block; the steps of columns of a
-            `DirichletHiddenMarkov` go together, so that each row has as many in all of them.
-        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes, which all have
-            one process: it is fitted without y, and `predict` gives the densities of rows.
+        blocks: (name, family, columns) for each block; columns are names of columns of one kind; categorical columns of
+            a block have the same number of values. A block of sequences of symbols has one column. In a block of
+            `DirichletHiddenMarkov`, the sequences of a row have the same length in all columns.
+        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes: the model is
+            fitted without y, and `predict` gives the densities of rows.
 
     `NaiveBayes` and `GaussianDiscriminant` choose the blocks by the kinds of the columns.
 

@@ -38,13 +38,13 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
 
     Args:
         covariance: "full" (quadratic discriminant analysis), "tied" (linear), "diag" (one variance for each class and
-            column), "spherical" (one for each class), "tied-diag" (one for each column) or "tied-spherical" (one
-            alone: with equal class probabilities, the class of the nearest mean).
+            column), "spherical" (one for each class), "tied-diag" (one for each column) or "tied-spherical" (a single
+            one; with equal class probabilities, the nearest mean decides the class).
         prior: `NormalInverseWishart` (full, tied) or `NormalInverseGamma` (the others) with hyperparameters of one's
             own; None for the defaults.
         class_prior: a `DirichletCategorical`, or K fixed probabilities.
 
-    Columns of other kinds are modelled as in `NaiveBayes`. The real columns are the block, and the site, `real`.
+    Columns of other kinds are modelled as in `NaiveBayes`. The real columns are one block, whose site is `real`.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, sections 4.2 and 4.6.3.
 

@@ -24,15 +24,16 @@ class JointGaussianRegression(Regression):
         mean       ~ Normal(m, covariance / kappa)
         (x, y)     ~ Normal(mean, covariance)
 
-    so that p(y | x, Q) is normal, with the regression of y on x as its mean. It has closed forms for everything: its
-    MLE predicts as least squares does; the one-step answer of `Exact()`, p(y | x, T), is a Student-t distribution whose
-    scale grows with the distance of x from the training rows. Because x is modelled too, cells of new rows may be
-    missing: they are marginalised. In training rows cells, and y, may be missing for `MLE`, `MAP` and `NUTS`.
+    so that p(y | x, Q) is normal, with the regression of y on x as its mean. Without missing cells, all methods but
+    `NUTS` have closed forms. The MLE predicts like least squares. The one-step answer of `Exact()`, p(y | x, T), is a
+    Student-t distribution whose scale grows with the distance of x from the training rows. Missing cells of new rows
+    are marginalised, because x is modelled too. In training rows, cells and y may be missing for `MLE`, `MAP` and
+    `NUTS`.
 
     Args:
         prior: a `NormalInverseWishart` over the columns and then y; None for its defaults, in the units of the data.
 
-    The one block, and site, is called `joint`: its columns are those of X and then y.
+    The model has one block, with the site `joint`: the columns of X, then y.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 4.3.1 (conditioning); Ding (2016), On the
     conditional distribution of the multivariate t distribution, section 2.

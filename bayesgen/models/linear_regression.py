@@ -63,18 +63,19 @@ class LinearRegression(Regression):
         value at c   ~ flat
         y            ~ Normal(value at c + (f(x) - c) @ coefficients, variance)
 
-    Its MLE is least squares. x is given and not modelled: `log_marginal` of its answers is None, cells of X may not be
-    missing, and evidence, log p(y | X), says how well a basis does. Rows whose y is missing are ignored.
+    The MLE is least squares. The model does not describe x: the `log_marginal` of its answers is None, and X may have
+    no missing cells. The evidence is log p(y | X), so that bases can be compared by it. Training rows whose y is
+    missing are ignored.
 
     Args:
-        basis: any scikit-learn transformer (PolynomialFeatures, SplineTransformer, a pipeline, a ColumnTransformer
-            with encoders for columns of other kinds...) that makes the features of a row of it alone; None for the
-            columns themselves. A copy is fitted once, to the training X, each row once whatever its weight (to the
-            first chunk, where data come in chunks), and kept in the schema of the fit. A feature that is 1 in every
-            training row, such as the bias of PolynomialFeatures, is the intercept and left out.
-        prior: a `LinearNormalInverseGamma`; None for its defaults, weak ones in the units of the data, of which the
-            coefficients' weighs a hundredth of a row.
-        intercept: whether there is one; without, y is 0 on average where all features are 0.
+        basis: any scikit-learn transformer that computes the features of a row from this row alone (PolynomialFeatures,
+            SplineTransformer, a pipeline, a ColumnTransformer with encoders for columns of other kinds, ...); None for
+            the columns themselves. A copy is fitted once, without weights, to the training X, or to its first chunk.
+            The schema of the fit keeps it. A feature that is 1 in every training row, such as the bias of
+            PolynomialFeatures, is taken as the intercept and left out.
+        prior: a `LinearNormalInverseGamma`; None for its defaults, which are weak, in the units of the data: the prior
+            of the coefficients weighs a hundredth of a row.
+        intercept: whether the mean of y has an intercept; without one, it is 0 where all features are 0.
 
     Parameters are `y_intercept`, the mean of y where all features are 0, `y_coefficients` by the names of the features,
     and `y_variance`.

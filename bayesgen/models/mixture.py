@@ -21,31 +21,33 @@ from .conjugate import Conjugate
 class Mixture(Recipe[ClassLabel]):
     """A mixture: rows without labels, each from one of several components, which are the classes of a model.
 
-    Generative story, that of the model with labels that are not observed::
+    Generative story, as in the model, but the labels are not observed::
 
         class_probs   ~ the model's class prior: the weights of the components
         parameters[k] ~ the model's families, for each component k
         y             ~ Categorical(class_probs), not observed
         attributes    ~ the model's likelihood with the parameters of component y
 
-    so that p(x) = sum_k class_probs[k] p(x | parameters[k]). Mixtures of Gaussians are those of
-    `GaussianDiscriminant`, in every form of its covariance; latent class analysis that of `NaiveBayes` with categorical
-    columns; mixtures of multinomials and of mixed columns likewise.
+    so that p(x) = sum_k class_probs[k] p(x | parameters[k]). A mixture of `GaussianDiscriminant` is a mixture of
+    Gaussians, with any form of the covariance. A mixture of `NaiveBayes` with categorical columns is latent class
+    analysis; multinomial columns, and columns of several kinds, are mixed likewise.
 
     Args:
-        model: any model of rows by classes; of `GenerativeProgram` one with as many classes as components.
-        num_components: number of components; one is a density without components, to compare others with.
+        model: any model with classes; a `GenerativeProgram` needs as many classes as there are components.
+        num_components: number of components; 1 is a single density, for comparisons.
 
     It is fitted without y, by `MLE()` and `MAP()` (expectation maximisation from several starts) or `NUTS()`. The
     classes of the fit are the components 0, 1, ..., and its parameters have the model's names with the components
-    first. `predict` gives responsibilities, and the density of each row as `log_marginal`. Components are exchangeable
-    where their priors are: their names mean nothing, and draws may swap them, until `fit.relabel()` orders them.
+    first. `predict` gives responsibilities, and the density of each row as `log_marginal`. Components with equal priors
+    are exchangeable: their names mean nothing, and draws may swap them, until `fit.relabel()` puts them in one order.
 
     k-means is `MLE(assignment="hard")` of a mixture of `GaussianDiscriminant("tied-spherical")` with equal and fixed
-    class probabilities. Labels that are known for some rows need no mixture: give them to the model itself.
+    class probabilities. Where some rows have labels, fit the model itself to the rows and these labels, without a
+    mixture.
 
     Raises:
-        ModelError: a model without classes or with another number of them; one whose classes are no components.
+        ModelError: a model without classes, or with another number of classes; a model whose classes cannot be
+            components.
 
     Source: McLachlan and Peel (2000), Finite Mixture Models, chapters 1 and 2.
 

@@ -37,17 +37,18 @@ class NaiveBayes(Recipe[OptionalLabel]):
             defaults: normal-inverse-gamma, Beta-Bernoulli, Dirichlet-categorical, gamma-Poisson (a sparse matrix:
             Dirichlet-multinomial), Dirichlet-histogram, Dirichlet-Markov (of symbols). {"real": DirichletHistogram(5)}
             cuts every real column into five bins, Schema(kinds={"age": Binned(5)}) one of them.
-        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes, which all have
-            one process: it is fitted without y, and `predict` gives the densities of rows.
-        structure: "full", or "average": average over which columns depend on the class at all. See `StructureAverage`.
+        class_prior: a `DirichletCategorical`, or K fixed probabilities; None for rows without classes: the model is
+            fitted without y, and `predict` gives the densities of rows.
+        structure: "full", or "average": average over all sets of columns that may depend on the class. See
+            `StructureAverage`.
         dependence_prior: prior probability that a column depends on the class, where structures are averaged.
 
     The blocks, and so the sites of the program, are called real, binary, count, and categorical_2, categorical_3, ...
     and binned_2, binned_3, ... by the number of values or bins. Columns of one kind with equal families are one block;
-    a second family makes a second block, real_part2. Families that model columns jointly, or have a hyperparameter that
-    is a distribution, take the columns that a kind (or the one family) gives them; given by a column's name, they model
-    that column alone. Every column of sequences is a block of its own, which has the column's name; sequences are
-    declared by Schema(kinds={"word": "sequence"}), or implied by the family.
+    a second family makes a second block, real_part2. A family that models columns jointly, or has a distribution as
+    hyperparameter, models all columns of its kind in one block; given for a column by name, it models this column
+    alone. Every column of sequences is a block of its own, which has the column's name; sequences are declared by
+    Schema(kinds={"word": "sequence"}), or implied by the family.
 
     Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.5.
 

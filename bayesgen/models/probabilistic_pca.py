@@ -105,12 +105,12 @@ class ProbabilisticPCA(Recipe):
 
     so that real ~ Normal(mean, loadings loadings' + noise_variance I). It has no classes, and is fitted without y:
     `MLE()` in closed form (the subspace is that of principal component analysis), `MAP()`, or `NUTS()`; `Exact()`
-    refuses. Cells may be missing: EM then. `predict` gives densities of rows, and `fit.transform(X)` the posterior of
-    their factors, the coordinates on the surface. Noise has one variance for all columns, so give columns of like
-    units: nothing is scaled silently.
+    refuses. Where cells are missing, `MLE` and `MAP` use EM. `predict` gives densities of rows, and `fit.transform(X)`
+    the posterior of their factors, the coordinates on the surface. Noise has one variance for all columns, and
+    columns are not rescaled, so give columns of like units.
 
-    Parameters are `real_mean`, `real_covariance` and `real_noise_variance`. Loadings are identified up
-    to a rotation, and no parameter: see `LowRankNormal`. `fit.transform(X).loadings` have orthogonal columns.
+    Parameters are `real_mean`, `real_covariance` and `real_noise_variance`. Loadings are identified only up to a
+    rotation, so they are not a parameter: see `LowRankNormal`. `fit.transform(X).loadings` have orthogonal columns.
 
     Args:
         num_factors: k, from 1 to the number of columns less 1. None chooses the number of highest approximate evidence

@@ -32,14 +32,14 @@ class ClassPrediction:
         log_marginal: log p(x) by the rule.
         standard_error: Monte Carlo standard error of each probability; None where it is exact.
         expected_entropy: posterior mean of the entropy of p(y | x, Q), in nats; None for a plug-in.
-        pareto_k: tail index of the weights of draws, for BMA from draws: above 0.7 the row's answer depends on few
-            draws; 0 where the weights are even, NaN where they are uneven and were not examined, None elsewhere. See
-            `bayesgen.prediction.averages`.
+        pareto_k: tail index of the weights of draws, for `BMA` from draws. Above 0.7, few draws decide the answer of
+            the row; 0 where the weights are even; NaN where they are uneven but were not examined. None for other rules
+            and fits. See `bayesgen.prediction.averages`.
         device: "cpu" or "gpu", where it was computed.
-        mutual_information_error: Monte Carlo standard error of the mutual information; None where that is None.
-        is_robust: whether the probabilities are practically the same for every weight of the heaviest draws, as where
-            `pareto_k` is small; None where that is None. See `bayesgen.prediction.averages.are_robust`.
-        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
+        mutual_information_error: Monte Carlo standard error of the mutual information; None without one.
+        is_robust: whether the probabilities would be practically the same for any weight of the heaviest draws; True
+            where `pareto_k` is small, None where it is None. See `bayesgen.prediction.averages.are_robust`.
+        index: the index of X, if X is a pandas frame; `to_frame` keeps it. Else None.
     """
 
     log_probabilities: Float[np.ndarray, "n K"]
@@ -100,7 +100,7 @@ class ClassPrediction:
     def mutual_information(self) -> Float[np.ndarray, " n"] | None:
         """Entropy less expected entropy: the part of the uncertainty that more training data would remove.
 
-        None for a plug-in. In an exact fit it takes draws: see `BMA`. It is never negative.
+        None for a plug-in. An exact fit needs draws for it: see `BMA`. It is never negative.
         """
         if self.expected_entropy is None:
             return None
@@ -170,9 +170,9 @@ class ContinuousPrediction:
         outcomes: p(y | x) of each row.
         log_marginal: log p(x) by the rule; None where x is given and not modelled.
         standard_error: Monte Carlo standard error of each mean; None where it is exact.
-        pareto_k: tail index of the weights of draws; see `ClassPrediction`. None where there are no weights.
+        pareto_k: tail index of the weights of draws, see `ClassPrediction`; None where draws have no weights.
         device: "cpu" or "gpu", where it was computed.
-        index: the index of X if it is a pandas frame, which `to_frame` keeps; else None.
+        index: the index of X, if X is a pandas frame; `to_frame` keeps it. Else None.
 
     >>> import bayesgen as bg
     >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [2.1, 3.9, 6.2, 7.9]
@@ -206,12 +206,12 @@ class ContinuousPrediction:
 
     @functools.cached_property
     def mean(self) -> Float[np.ndarray, " n"]:
-        """Means of p(y | x); NaN where there is none."""
+        """Means of p(y | x); NaN where they do not exist."""
         return np.asarray(self.outcomes.mean)
 
     @functools.cached_property
     def std(self) -> Float[np.ndarray, " n"]:
-        """Standard deviations; infinite where there is none."""
+        """Standard deviations of p(y | x); infinite where they do not exist."""
         return np.asarray(self.outcomes.std)
 
     def quantile(self, q: ArrayLike) -> Float[np.ndarray, "n ..."]:
@@ -238,18 +238,19 @@ class ContinuousPrediction:
         return self.quantile([(1 - prob) / 2, (1 + prob) / 2])
 
     def cdf(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
-        """P(y_i <= y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        """P(y_i <= y | x_i) for y one number, one value for each row (n,), or several values for each row (m, n)."""
         return np.asarray(self.outcomes.cdf(self._values(y)))
 
     def log_density(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
-        """log p(y | x_i): at a number, at one value a row (n,), or at several (m, n)."""
+        """log p(y | x_i) for y one number, one value for each row (n,), or several values for each row (m, n)."""
         return np.asarray(self.outcomes.log_density(self._values(y)))
 
     def crps(self, y: ArrayLike) -> Float[np.ndarray, " n"]:
         """The continuous ranked probability score of the observed y, in its units: the smaller the better.
 
-        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8: at
-        a number, or at one value a row (n,). It is infinite where y is, and NaN where y is.
+        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8. y
+        is one number, or one value for each row (n,). The score is infinite where y is infinite, and NaN where y is
+        NaN.
         """
         values = self._values(y)
         if values.ndim > 1:

@@ -29,25 +29,25 @@ from .rule import Rule
 class BMA(Rule):
     """One-step prediction: average over all processes, p(y | x, T) proportional to E[p(x, y | Q) | T].
 
-    This is the exact posterior predictive: a process that makes x more probable has more weight. Exact fits have it in
-    closed form. For draws it is, per class, the mean of the joint over draws, then normalised; its Monte Carlo error
-    comes from batch means and the delta method. Where the effective number of draws for the joint of some class is
-    below 20 (processes too rare to be drawn make that class probable), batch means underestimate the error; standard
-    errors of that row are then at least 1 / (number of draws), the posterior weight of one draw, and infinite where
-    Pareto's k is 1 or more, as of weights without a mean. A warning names rows whose weights have heavy tails
-    (Pareto's k above 0.7), and says where the heaviest draws alone and all others alone give probabilities within 0.01
-    of the answer.
+    This is the exact posterior predictive: a process that makes x more probable has more weight. Exact fits have a
+    closed form. For draws, the joint of each class is averaged over the draws, and the averages are normalised; Monte
+    Carlo errors come from batch means by the delta method. Batch means underestimate the error of a row in which the
+    joint of some class has fewer than 20 effective draws: the processes that make this class probable are then too rare
+    to be drawn. Standard errors of such a row are at least 1 / (number of draws), the posterior weight of one draw.
+    They are infinite where Pareto's k is 1 or more, because weights with such a tail have no mean. A warning names the
+    rows whose weights have heavy tails (Pareto's k above 0.7). It says in which of them the heaviest draws alone, and
+    all other draws alone, give probabilities within 0.01 of the answer.
 
     Args:
-        entropy_draws: number of draws from the posterior that split the entropy into expected entropy and mutual
-            information, with weights p(x | Q). 0 for no split. None (the default) for all draws of a sampled fit, and
-            for no split of an exact one, whose entropy is exact and is split in the ratio of the draws. A sampled fit
-            takes all of its draws, or none: without the split, it answers about three times faster, from weights in
-            single precision, which changes probabilities by about 1e-6 and their logs by 1e-4 at most. Rows with
-            larger errors (some tens of standard deviations away) take double precision.
+        entropy_draws: number of posterior draws, with weights p(x | Q), that split the entropy into expected entropy
+            and mutual information; 0 for no split. None, the default, takes all draws of a sampled fit, and does not
+            split the entropy of an exact fit. A sampled fit takes all of its draws or none. Without the split it
+            answers about three times faster, in single precision: probabilities change by about 1e-6, and their logs by
+            at most 1e-4. Rows with larger errors (some tens of standard deviations away) are computed in double
+            precision. The entropy of an exact fit is itself exact; draws give the ratio of the two parts.
         seed: seed or JAX key of the draws of an exact fit.
 
-    Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1, with processes for models.
+    Source: Hoeting et al. (1999), Bayesian model averaging, eq. 1; the models there are our processes.
     """
 
     entropy_draws: int | None = None
@@ -81,14 +81,14 @@ class BMA(Rule):
         return DrawnProcesses.of(fit, is_weighted=True).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Averaged over draws with weights p(x, y = k | Q)."""
+        """Probabilities of hidden states, averaged over draws with weights p(x, y = k | Q)."""
         answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
         if answer.pareto_k is not None:
             warn_of_few_draws(answer.pareto_k, answer.is_robust)
         return states_of_draws(fit, rows, site, lengths, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:
-        """True where there is no closed form, or the entropy is split."""
+        """Whether the answer averages over draws: there is no closed form, or the entropy is split."""
         return bool(self.entropy_draws) or not fit.posterior.can("predictive")
 
     def _from_draws(self, fit: Fit, X: RowsLike) -> ClassPrediction:

@@ -20,8 +20,8 @@ from .rule import Rule
 class ConditionalAverage(Rule):
     """The mean over draws of p(y | x, Q).
 
-    For a discriminative model this is Bayesian model averaging. For a generative one it differs from `BMA()`: processes
-    have the weights P(Q | T) alone, which ignore the information of x about Q.
+    For a discriminative model this is Bayesian model averaging. For a generative model it differs from `BMA()`: a
+    process has the weight P(Q | T), although the new x is itself evidence about Q.
 
     Args:
         num_draws: draws from the posterior of an exact fit; a sampled fit uses all of its draws.
@@ -47,5 +47,5 @@ class ConditionalAverage(Rule):
         return DrawnProcesses.of(fit, False, self.num_draws, self.seed).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Averaged over draws of equal weights."""
+        """Probabilities of hidden states, averaged over draws of equal weights."""
         return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))

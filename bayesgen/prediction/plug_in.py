@@ -21,9 +21,9 @@ class PlugIn(Rule):
     """Two-step prediction: pick one process, then predict with it, p(y | x, Q).
 
     Args:
-        at: which process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, and both mean it. For
-            draws the mean is that of probabilities, rates, means and covariances (also where a program samples their
-            Cholesky factors); their mode is not known.
+        at: the process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, so the two are the
+            same. Of draws, the mean is taken over probabilities, rates, means and covariances, also where a program
+            samples the Cholesky factors of covariances; the mode is not known.
     """
 
     at: Literal["mean", "mode"] = "mean"
@@ -41,7 +41,7 @@ class PlugIn(Rule):
         return OneProcess(fit, self.at).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
-        """Smoothed at the process, with its most probable paths."""
+        """Smoothed probabilities of hidden states at the process, and the most probable paths."""
         return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
 
     def remedy(self, fit: Fit) -> str:

@@ -47,12 +47,12 @@ def predict(fit: Trained[Any], X: Data, *, rule: Rule, device: str | None = None
             work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. The device
             used is in the answer's `device`.
 
-    X may have no rows. Rows are read and predicted in chunks, so that only the prediction is whole in memory. For rows
-    in chunks, predict each chunk.
+    X may be empty. Rows are read and predicted in chunks, so that memory holds no whole array but X and the prediction.
+    If the rows come in chunks, predict each chunk.
 
-    Means have double precision. Where a column's mean is 10^m times its standard deviation, m of 16 digits are lost: an
-    offset of 1e9 with a deviation of 1e-3 changes probabilities by about 1e-5. Subtract the offset from such a column
-    before it is fitted, and from new rows.
+    Means have double precision, 16 digits. Where the mean of a column is 10^m times its standard deviation, m digits
+    are lost: an offset of 1e9 with a deviation of 1e-3 changes probabilities by about 1e-5. Subtract the offset from
+    such a column before it is fitted, and from new rows.
 
     Raises:
         PredictionError: a rule that the fit cannot answer, such as an average of a point estimate.

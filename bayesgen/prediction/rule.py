@@ -36,5 +36,5 @@ class Rule(abc.ABC):
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."
 
     def averages_draws(self, fit: Fit) -> bool:
-        """Whether it averages over draws, so that a row costs more memory than its answer."""
+        """Whether the rule averages over draws of this fit, so that a row takes more memory than its answer."""
         return True
