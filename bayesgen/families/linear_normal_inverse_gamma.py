@@ -21,6 +21,7 @@ from bayesgen.statistics import (
     is_traced,
     log_rising,
     namespace,
+    validation_of,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
@@ -282,7 +283,8 @@ class LinearNormalInverseGamma(NoisyFamily):
         variance = numpyro.sample(f"{name}_variance", prior)
         num_features = self.center.shape[-1]
         factor = cholesky_of_inverse(as_matrix(jnp.asarray(self.precision), num_features))
-        normal = dist.MultivariateNormal(self.coefficients, scale_tril=jnp.sqrt(variance)[..., None, None] * factor)
+        factor = jnp.sqrt(variance)[..., None, None] * factor
+        normal = dist.MultivariateNormal(self.coefficients, scale_tril=factor, validate_args=validation_of(factor))
         coefficients = numpyro.sample(f"{name}_coefficients", normal.expand(batch).to_event(size))
         parameters = {"coefficients": coefficients, "variance": variance}
         if not self.intercept:

@@ -20,6 +20,7 @@ from bayesgen.statistics import (
     PatternMoments,
     RowDensity,
     namespace,
+    validation_of,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
@@ -217,13 +218,14 @@ class NormalInverseWishart(JointNormalFamily):
         square = (*shared, dimension, dimension)
         matrix = jnp.reshape(self.scale, square) if self.pooling.tied else jnp.broadcast_to(self.scale, square)
         df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
-        prior = dist.InverseWishartCholesky(df, scale_tril=jnp.linalg.cholesky(matrix)).to_event(len(shared))
-        scale_tril = numpyro.sample(f"{name}_scale_tril", prior)
+        root = jnp.linalg.cholesky(matrix)
+        prior = dist.InverseWishartCholesky(df, scale_tril=root, validate_args=validation_of(root))
+        scale_tril = numpyro.sample(f"{name}_scale_tril", prior.to_event(len(shared)))
         factor = jnp.broadcast_to(scale_tril, (*classes, dimension, dimension))
         factor = factor / jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
         location = jnp.broadcast_to(self.location, self.batch_shape)
-        means = dist.MultivariateNormal(location, scale_tril=factor).to_event(len(classes))
-        mean = numpyro.sample(f"{name}_mean", means)
+        means = dist.MultivariateNormal(location, scale_tril=factor, validate_args=validation_of(factor))
+        mean = numpyro.sample(f"{name}_mean", means.to_event(len(classes)))
         covariance = numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
         return {"mean": mean, "covariance": covariance, "scale_tril": scale_tril}
 
@@ -235,7 +237,8 @@ class NormalInverseWishart(JointNormalFamily):
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
-        return dist.MultivariateNormal(parameters["mean"][labels], scale_tril=factor)
+        mean = parameters["mean"][labels]
+        return dist.MultivariateNormal(mean, scale_tril=factor, validate_args=validation_of(factor))
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]

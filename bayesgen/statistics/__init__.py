@@ -18,6 +18,7 @@ from .arrays import (
     row_sums,
     safe_product,
     sum_log_rising,
+    validation_of,
 )
 from .base import (
     ColumnwiseDensity,
@@ -125,4 +126,5 @@ __all__ = [
     "sum_log_rising",
     "sum_log_rising_of_cells",
     "summaries_of",
+    "validation_of",
 ]

@@ -35,6 +35,14 @@ def is_traced(values: object) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def validation_of(values: object) -> bool | None:
+    """NumPyro's `validate_args` of a distribution with these parameters: False where they are traced, else its default.
+
+    Of traced triangles NumPyro would compile a dozen comparisons, and then not look at what they say.
+    """
+    return False if is_traced(values) else None
+
+
 def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
     """Whether conditions are known to hold anywhere: of traced ones nothing is known."""
     return not is_traced(conditions) and bool(np.any(conditions))

@@ -1,9 +1,12 @@
 """What is found by tracing and probing a program."""
 
+import numpy as np
 import pytest
+from counting import compilations
 
 import bayesgen as bg
 from bayesgen.errors import ModelError
+from bayesgen.program.introspection import Introspection
 from program.programs import BOUND, PROGRAMS, covariate, entangled, every_program, inner_plate, mixed, outer_plate
 
 
@@ -43,3 +46,16 @@ def test_labels_and_classes_belong_together():
     ]:
         with pytest.raises(ModelError, match=match):
             bg.GenerativeProgram(mixed, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [(bg.GaussianDiscriminant("full"), ["a", "b"] * 5), (bg.LinearRegression(), np.linspace(0, 1, 10))],
+    ids=["joint normals", "lines"],
+)
+def test_programs_are_looked_at_without_compiling(model, y):
+    """NumPyro compiles its checks of triangles, where they are asked for, even while a program is traced."""
+    fit = bg.fit(model, np.random.default_rng(0).normal(size=(10, 3)), y, method=bg.Exact())
+    with compilations() as compiled:
+        assert Introspection(fit.program).structure.attributes
+    assert compiled == []
