@@ -57,7 +57,7 @@ class Weighting(abc.ABC):
             )
         if not method.gives_evidence:
             raise FitError(
-                f"An average over structures weighs exact fits, and that of {type(method).__name__}() is none: it has "
+                f"An average over structures weighs exact fits by their evidence, and {type(method).__name__}() has "
                 "no log evidence. Use Exact(), or fit a single structure."
             )
 
@@ -177,7 +177,7 @@ def have_labels(models: Sequence[ConcreteModel]) -> bool:
     if answers != [answers[0]] * len(answers):
         raise FitError(
             f"Members {[i for i, labelled in enumerate(answers) if labelled]} learn from labels and the others have "
-            "none, so their scores are of different things. Average those with labels, or those without."
+            "none, so their scores are not comparable. Average members with labels, or members without."
         )
     return answers[0]
 

@@ -193,8 +193,8 @@ def evidences_of(fits: Sequence[Fit]) -> tuple[list[float], bool]:
     if 0 < len(values) < len(fits):
         one, other = (next(i for i, value in enumerate(exact) if (value is None) is lacks) for lacks in (False, True))
         raise FitError(
-            f"Member {one} has its log evidence, and member {other} an approximation of its own, up to what fits of "
-            "its kind share: the two are not comparable. Average each kind for itself, or with "
+            f"Member {one} has a log evidence, and member {other} an approximation, which is comparable only with "
+            "approximations of its kind. Average members of one kind, or use "
             'weights="stacking", which compares densities of rows left out.'
         )
     return values or [value for value in approximate if value is not None], not values
@@ -228,8 +228,8 @@ def check_labels_alike(models: Sequence[ConcreteModel]) -> None:
     continuous = [index for index, model in enumerate(models) if model.response is not None]
     if 0 < len(continuous) < len(models):
         raise FitError(
-            f"Members {continuous} have a continuous label and the others have none: what they say of y is of "
-            "different things. Average those with one, or those without."
+            f"Members {continuous} have a continuous label and the others have none, so their predictions of y are "
+            "not comparable. Average members with a continuous label, or members without."
         )
 
 

@@ -34,7 +34,7 @@ def posterior_weights(
         scores = log_evidences + np.log(prior)
     total = scipy.special.logsumexp(scores)
     if not np.isfinite(total):
-        raise FitError("Every member with a prior weight gives the data probability zero: none is the better one.")
+        raise FitError("Every member with a prior weight gives the data probability zero: none is better than others.")
     return np.exp(scores - total), float(total)
 
 
@@ -135,7 +135,7 @@ def _truth(fit: Fit, table: Table) -> Shaped[np.ndarray, " n"] | None:
     if missing.any():
         raise DataError(
             f"y is missing in {int(missing.sum())} rows, the first is row {int(np.argmax(missing))}, and weights are "
-            "learned on what members say of it. Leave these rows out."
+            "learned from the members' predictions of it. Leave these rows out."
         )
     return values
 

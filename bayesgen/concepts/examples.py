@@ -68,7 +68,7 @@ class Examples:
 
     def __add__(self, other: "Examples") -> "Examples":
         if self.several != other.several:
-            raise DataError("Examples of one concept are updated by examples, those of several by a list of sets.")
+            raise DataError("A fit of one set of examples is updated by examples, of several sets by a list of sets.")
         none = np.zeros_like(self.sets[0].positive)
         pairs = itertools.zip_longest(self.sets, other.sets, fillvalue=ExampleSet(none, none))
         return Examples(tuple(first + second for first, second in pairs), self.several)

@@ -116,7 +116,7 @@ def _matrix(values: Any) -> Any:
     try:
         matrix = np.asarray(values)
     except ValueError:
-        raise ModelError("The extensions are no matrix: their rows differ in length.") from None
+        raise ModelError("The extensions are not a matrix: their rows differ in length.") from None
     if matrix.ndim != 2:
         raise ModelError(f"The extensions must be a matrix (hypotheses, members), got the shape {matrix.shape}.")
     return matrix
@@ -301,7 +301,7 @@ class HypothesisSpace:
             raise ModelError("A union needs at least one (weight, space).")
         weights, spaces = zip(*weighted, strict=True)
         if any(space.domain != spaces[0].domain for space in spaces):
-            raise ModelError("Only spaces over the same domain unite.")
+            raise ModelError("A union takes spaces over the same domain.")
         names = [name for space in spaces for name in space.names]
         prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
         merged: dict[str, Any] = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))

@@ -321,8 +321,8 @@ def _tails(
     right = right or (inner[-1] if len(inner) else left)
     if not left or not right:
         raise DataError(
-            f"Column {column!r}: no training value is inside the end bins of {quote_some(edges.tolist())}, so nothing "
-            "tells how far they reach. State tails=, or finite ends."
+            f"Column {column!r}: no training value is inside the end bins of {quote_some(edges.tolist())}, so the "
+            "scales of their tails are unknown. State tails=, or finite ends."
         )
     return float(f"{left:.6g}"), float(f"{right:.6g}")  # independent of the order of rows
 

@@ -116,7 +116,7 @@ def warn_of_unknown(cells: Mapping[str, int]) -> None:
         counted = ", ".join(f"{column!r} ({count})" for column, count in list(cells.items())[:10])
         more = f" and {len(cells) - 10} more" if len(cells) > 10 else ""
         warn(
-            f"Cells with values that their columns never showed in training, and do not declare, are taken as missing: "
+            f"Cells with values that their columns neither had in training nor declare are taken as missing: "
             f"{counted}{more}.",
             UnknownValuesWarning,
         )

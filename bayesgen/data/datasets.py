@@ -332,7 +332,7 @@ def _warn_of_question_marks(X: pd.DataFrame) -> None:
             found.append(f"{column!r} ({marks.sum()} cells)")
     if found:
         warn(
-            f"Columns of numbers but for '?' are taken as categorical, one category for each number: "
+            f"Columns that hold numbers and '?' are taken as categorical, one category for each number: "
             f"{', '.join(found)}. To have them taken as numbers, some of which are missing, say missing=['?'], on the "
             "command line --missing '?'.",
             BayesgenWarning,

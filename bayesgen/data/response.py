@@ -80,10 +80,9 @@ class Basis:
             row, place = (int(index) for index in others[0])
             name = _names(self.transformer, outputs.shape[1])[self.ones[place]]
             raise DataError(
-                f"The feature {name!r} of {_called(self.transformer)} is 1 in every training row, so that it is the "
-                f"intercept, and {outputs[row, self.ones[place]]:g} in row {row}, of whose like nothing was learned. "
-                "Correct the row, or learn from rows in which the feature differs (where data come in chunks, in the "
-                "first one)."
+                f"The feature {name!r} of {_called(self.transformer)} is 1 in every training row, so it is taken "
+                f"as the intercept, but it is {outputs[row, self.ones[place]]:g} in row {row}. Correct the row, or "
+                "train with rows in which the feature differs (where data come in chunks, in the first one)."
             )
         return features
 
@@ -160,7 +159,7 @@ def _outputs(
         outputs = np.asarray(made, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"The basis {_called(transformer)} makes features that are no numbers ({error}). Encode them."
+            f"The basis {_called(transformer)} makes features that are not numbers ({error}). Encode them."
         ) from None
     if outputs.ndim != 2 or len(outputs) != num_rows:
         raise DataError(
@@ -392,7 +391,7 @@ def check_ranges(ranges: Mapping[str, tuple[int, int]], values: Mapping[str, Sha
             place = tuple(map(int, np.argwhere(outside)[0]))
             raise DataError(
                 f"Covariate {name!r} has {values[name][place]} in row {place[0]}, and {lowest} to {highest} in "
-                "training; the program computes indexes from it and from other things, so that nothing shows whether "
+                "training; the program computes indexes from it and from other values, so it is unknown whether "
                 "there are such entries. If there are, train with rows that have it or declare "
                 f"Schema(ranges={{{name!r}: (lowest, highest)}}), or let the program index by {name!r} alone, "
                 f"table[y, {name}] for table[{name} * size + y]."

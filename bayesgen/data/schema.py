@@ -350,7 +350,7 @@ def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> No
     if unknown:
         note = "" if named else " (X has no column names, so they are named by position)"
         raise DataError(
-            f"The schema speaks of {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
+            f"The schema names {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
             f"{look_alikes(unknown, columns)}{_of_kinds(unknown)} Correct the names."
         )
 

@@ -296,7 +296,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         if missing.any():
             raise DataError(
                 f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
-                "what is not known cannot be scored."
+                "predictions are scored against known values."
             )
         return cls(values)
 

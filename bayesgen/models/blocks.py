@@ -171,8 +171,8 @@ def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
     """
     if stated.hierarchical:
         raise FitError(
-            f"{owner}: the hyperparameter {argument_names(stated.hierarchical)} is a distribution, which the "
-            "rows of all classes tell of. Fit all rows anew with all classes, or give a number."
+            f"{owner}: the hyperparameter {argument_names(stated.hierarchical)} is a distribution, and its "
+            "posterior depends on the rows of all classes. Fit all rows anew with all classes, or give a number."
         )
     by_class = [
         name
@@ -181,8 +181,8 @@ def _check_prior(owner: str, stated: Family, resolved: Family) -> None:
     ]
     if by_class:
         raise FitError(
-            f"{owner}: the hyperparameter {argument_names(by_class)} is given class by class, and so not for "
-            "another one. Fit all rows anew with those of all classes, or give one for all."
+            f"{owner}: the hyperparameter {argument_names(by_class)} is given for each class, and not for a "
+            "new one. Fit all rows anew with values for all classes, or give one value for all."
         )
 
 

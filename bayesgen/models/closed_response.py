@@ -54,8 +54,8 @@ def refuse_sparse(name: str, table: Table) -> None:
 def refuse_missing_everywhere(response: str) -> NoReturn:
     """Refuse training rows without any response."""
     raise DataError(
-        f"{response} is missing in every row, so that nothing is learned of it. Give it for some rows; what X alone "
-        "says is learned by a model without a label."
+        f"{response} is missing in every row, so that nothing is learned of it. Give it for some rows, or fit a "
+        "model without a label to X alone."
     )
 
 

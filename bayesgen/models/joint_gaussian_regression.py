@@ -57,8 +57,8 @@ class JointGaussianRegression(Regression):
         assert schema.response is not None
         if schema.response.name in (schema.columns or ()):
             raise DataError(
-                f"X has a column {schema.response.name!r}, which is what the response is called among the columns of "
-                "their joint distribution. Rename the column, or leave it out if it is the response itself."
+                f"X has a column {schema.response.name!r}, which is the name of the response in the joint "
+                "distribution. Rename the column, or leave it out if it is the response itself."
             )
         return schema
 

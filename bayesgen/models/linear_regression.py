@@ -233,8 +233,8 @@ def _fingerprint(basis: Any) -> str:
 
     if isinstance(basis, type) or not (hasattr(basis, "fit") and hasattr(basis, "transform")):
         raise ModelError(
-            f"basis= takes a scikit-learn transformer, such as PolynomialFeatures(2), got {basis!r}. A function of "
-            "one's own is FunctionTransformer(function)."
+            f"basis= takes a scikit-learn transformer, such as PolynomialFeatures(2), got {basis!r}. Wrap a function "
+            "of your own in FunctionTransformer(function)."
         )
     return fingerprint(clone(basis))
 

@@ -91,7 +91,7 @@ class Mixture(Recipe[ClassLabel]):
         return self.model.infer_schema(table, None, dataclasses.replace(declared, classes=self.components))
 
     def with_components(self, num_components: int) -> Recipe:
-        raise ModelError("The components of a mixture are no mixtures: give Mixture the model itself.")
+        raise ModelError("The components of a mixture cannot be mixtures: give Mixture the model itself.")
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The mixture of the model with its choices made for the columns of this schema."""
@@ -153,6 +153,6 @@ def refuse_labels(y: Values | None) -> None:
     """
     if y is not None:
         raise DataError(
-            "A Mixture takes no y: no label of its components is known. Labels that are known for some rows need no "
-            "Mixture: give the model itself y, with None or NaN where a label is missing."
+            "A Mixture takes no y: the labels of its components are unknown. Where some labels are known, fit the "
+            "model itself, with None or NaN where a label is missing."
         )

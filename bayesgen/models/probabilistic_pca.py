@@ -162,15 +162,15 @@ class ProbabilisticPCA(Recipe):
                 "Schema(kinds={...: 'real'}) if they are numbers."
             )
         if len(schema.columns or ()) < 2:
-            raise DataError("ProbabilisticPCA takes two columns or more: factors tell how columns vary together.")
+            raise DataError("ProbabilisticPCA takes two columns or more: factors describe how columns vary together.")
         return schema
 
     def with_components(self, num_components: int) -> Recipe:
         """The model with a subspace for each component."""
         if self.num_factors is None:
             raise ModelError(
-                "ProbabilisticPCA: num_factors=None chooses by the covariance of all rows, which tells nothing of the "
-                "components of a mixture. Give a number."
+                "ProbabilisticPCA: num_factors=None chooses by the covariance of all rows, which is not that of a "
+                "component of a mixture. Give a number."
             )
         return NaiveBayes({"real": self._family(self.num_factors)})
 

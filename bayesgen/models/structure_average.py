@@ -199,8 +199,8 @@ class StructureAverage(ConcreteModel):
 
     def with_components(self, num_components: int) -> Recipe:
         raise ModelError(
-            "A Mixture of structure='average' is not supported: which columns depend on a component that nobody has "
-            "seen is not summed out. Use structure='full'."
+            "A Mixture of structure='average' is not supported: with unknown components, the average over all subsets "
+            "of columns has no closed form. Use structure='full'."
         )
 
     def conjugate(self, schema: Schema) -> ConjugateStructures:
@@ -222,8 +222,8 @@ class StructureAverage(ConcreteModel):
 
     def check_class_can_be_added(self, schema: Schema) -> None:
         raise FitError(
-            "structure='average' asks the rows of all classes which columns depend on the class, so a new class would "
-            "change what is known of the others. Fit all rows anew with all classes, or use structure='full'."
+            "structure='average' learns from the rows of all classes which columns depend on the class, so a new class "
+            "would change the posterior of the others. Fit all rows anew with all classes, or use structure='full'."
         )
 
     def shared(self, conjugate: Conjugate) -> Conjugate:

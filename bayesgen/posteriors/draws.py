@@ -99,7 +99,7 @@ def warn_of_switching() -> None:
     """Warn that draws may swap the names of components."""
     warn(
         "The components of this mixture are exchangeable, and draws may swap their names: means, R-hat and plots of "
-        "its parameters, and responsibilities, mean nothing before fit.relabel(). Densities of rows do.",
+        "its parameters, and responsibilities, mean nothing before fit.relabel(). Densities of rows are not affected.",
         LabelSwitchingWarning,
     )
 

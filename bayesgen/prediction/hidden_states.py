@@ -165,7 +165,7 @@ def _hidden_states(
     if impossible:
         warn(
             f"{impossible} of {len(lengths)} sequences are impossible, so their states are NaN. Fit with MAP() under "
-            "a prior that leaves everything some probability, or with NUTS() and average.",
+            "a prior under which nothing is impossible, or with NUTS() and average.",
             ImpossibleRowsWarning,
         )
     has_classes = len(fit.classes) > 0

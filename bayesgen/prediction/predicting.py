@@ -64,7 +64,7 @@ def predict(fit: Trained[Any], X: Data, *, rule: Rule, device: str | None = None
     ['a', 'b']
     """
     if not isinstance(fit, Trained):
-        raise PredictionError(f"predict takes what bayesgen.fit gave, got {shortened(repr(fit))}. Fit a model first.")
+        raise PredictionError(f"predict takes a result of bayesgen.fit, got {shortened(repr(fit))}. Fit a model.")
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
     with requested(device), interrupts_kept():

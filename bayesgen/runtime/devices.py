@@ -74,7 +74,7 @@ def requested(device: str | None) -> Iterator[Request]:
     if device not in (None, *DEVICES):
         raise DataError(f"device must be None, 'cpu' or 'gpu', got {device!r}.")
     if device == "gpu" and not has("gpu"):
-        raise DataError("device='gpu', and JAX has none. Install it with one, jax[cuda12], or take device='cpu'.")
+        raise DataError("device='gpu', and JAX has no GPU. Install jax[cuda12], or use device='cpu'.")
     request = Request(device)
     token = _request.set(request)
     try:

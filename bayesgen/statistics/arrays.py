@@ -200,13 +200,13 @@ def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[ArrayOrNumber, ".
 def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int = 1.0) -> Shaped[Array, "n ..."]:
     """The rows with a value in place of missing cells, at which every formula is finite."""
     if isinstance(values, Sparse):
-        raise DataError("A sparse matrix has no missing cells: what it does not store is zero. Give a dense array.")
+        raise DataError("A sparse matrix has no missing cells: cells not stored are zero. Give a dense array.")
     return namespace(values, observed).where(observed, values, filling)
 
 
 def refuse_missing(name: str) -> NoReturn:
     """Refuse missing cells of vectors whose parts have no density of their own."""
     raise DataError(
-        f"The vectors of {name} have missing cells, and a part of one has no density of its own there. Drop these "
+        f"The vectors of {name} have missing cells, and a part of such a vector has no density. Drop these "
         "rows, or model the columns one by one."
     )

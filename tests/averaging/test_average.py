@@ -117,7 +117,7 @@ def test_a_model_weighed_on_rows_left_out_is_the_average_of_its_fits(fits, data,
 
 @pytest.mark.parametrize("method", [bg.MLE(), bg.MAP(), bg.NUTS()], ids=lambda method: type(method).__name__)
 def test_other_methods_refuse_an_average_of_models(data, method):
-    with pytest.raises(bg.FitError, match=rf"{type(method).__name__}\(\) is none.*no log evidence.*Use Exact\(\)"):
+    with pytest.raises(bg.FitError, match=rf"{type(method).__name__}\(\) has no log evidence.*Use Exact\(\)"):
         bg.fit(bg.average(STRUCTURES), *data, method=method)
 
 

@@ -555,7 +555,7 @@ def test_values_that_training_rows_lack_are_declared_or_missing(run, tmp_path):
     wanted = ["--target", "y", "--per-class", "10", "--methods", "exact", "--json"]
     declared, missing = (run("compare", path, *wanted, *more) for more in ([], ["--unknown", "missing"]))
     assert declared.exit_code == missing.exit_code == 0
-    assert "never showed" not in declared.stderr and "'food' (2)" in missing.stderr
+    assert "neither had in training" not in declared.stderr and "'food' (2)" in missing.stderr
     scores = [json.loads(result.stdout)["pairs"][0]["log_score"] for result in (declared, missing)]
     assert scores[1] == pytest.approx(-np.log(2))  # cells that are missing tell nothing
     assert json.loads(missing.stdout)["config"]["command"].count("--unknown missing") == 1

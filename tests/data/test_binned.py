@@ -207,7 +207,7 @@ def test_columns_that_cannot_be_binned_are_refused_by_name(X, match):
 
 
 def test_a_kind_in_place_of_a_column_is_told_apart_from_a_wrong_name():
-    with pytest.raises(DataError, match=r"speaks of 'real'.*one by one; a model takes .* NaiveBayes\(\{'real'"):
+    with pytest.raises(DataError, match=r"names 'real'.*one by one; a model takes .* NaiveBayes\(\{'real'"):
         bg.Schema.infer({"c": [1.0, 2.0]}, declared=bg.Schema(kinds={"real": bg.Binned(2)}))
 
 

@@ -52,7 +52,7 @@ def strange(size=9):
 def test_they_are_missing_cells_in_new_rows(fit, make, rule):
     new, missing, _ = strange()
     with pytest.warns(
-        bg.UnknownValuesWarning, match=r"never showed in training.*: 'food' \(3\), 'fur' \(1\)\."
+        bg.UnknownValuesWarning, match=r"neither had in training.*: 'food' \(3\), 'fur' \(1\)\."
     ) as record:
         answer = bg.predict(fit, make(new), rule=rule)
     assert len(record) == 1 and record[0].filename == __file__

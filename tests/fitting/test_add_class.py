@@ -144,7 +144,7 @@ PER_CLASS = {
     ),
 }
 REFUSED = {
-    **{words + " is given class by class": model for words, model in PER_CLASS.items()},
+    **{words + " is given for each class": model for words, model in PER_CLASS.items()},
     "class probabilities are fixed, \\[0.3, 0.7\\]": bg.NaiveBayes(class_prior=[0.3, 0.7]),
     "share one covariance": bg.GaussianDiscriminant("tied"),
     "share one variance": bg.GaussianDiscriminant("tied-diag"),

@@ -356,5 +356,5 @@ def test_arguments_that_go_by_name_are_told_so():
 
 @pytest.mark.parametrize("model", [None, BAYES], ids=["None", "a model"])
 def test_what_was_not_fitted_does_not_predict(model):
-    with refused("what bayesgen.fit gave", error=bg.PredictionError):
+    with refused("a result of bayesgen.fit", error=bg.PredictionError):
         bg.predict(model, REALS, rule=bg.BMA())

@@ -288,7 +288,7 @@ def test_a_basis_that_refuses_rows_gets_the_remedy_that_helps(basis, X, remedies
         (lambda X: X[:-1], "keep the rows"),
         (np.log, "Features have to be finite"),
         (lambda X: X.astype(str), None),
-        (lambda X: np.full(X.shape, "a"), "no numbers"),
+        (lambda X: np.full(X.shape, "a"), "not numbers"),
         (lambda X: 1 / 0, "refuses X: division by zero"),
     ],
 )

@@ -67,7 +67,7 @@ def test_what_has_no_components_is_refused_by_name():
     own = bg.GenerativeProgram(in_two_groups, classes=2)
     for message, model in {
         "made of a model or a GenerativeProgram": bg.NaiveBayes,
-        "components of a mixture are no mixtures": bg.Mixture(bg.NaiveBayes(), 2),
+        "components of a mixture cannot be mixtures": bg.Mixture(bg.NaiveBayes(), 2),
         "label=None has none: sample the component": bg.GenerativeProgram(without_groups, label=None),
         r"2 classes, and the mixture 3 components.*Mixture\(program, 2\)": own,
         "got AverageModel": bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()]),
