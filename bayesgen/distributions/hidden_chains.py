@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 
 from bayesgen.records import record
@@ -240,14 +241,16 @@ def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Arr
 
 @record
 class ExpectedCounts:
-    """Expected counts of the hidden states of sequences: derivatives of their log densities.
+    """Log densities of sequences, and expected counts of their hidden states: the derivatives of these.
 
     Attributes:
+        log_density: of each sequence, states marginalised.
         initial: probability of each state at the first step; with respect to log initial probabilities.
         transition: expected number of transitions; with respect to log transition probabilities.
         states: probability of each state at each time step, 0 past the end; with respect to log emission densities.
     """
 
+    log_density: Float[Array, "*batch"]
     initial: Float[Array, "*batch S"]
     transition: Float[Array, "*batch S S"]
     states: Float[Array, "*batch T S"]
@@ -270,8 +273,6 @@ def log_density(
     0.2680
     """
     initial, transition, steps, active = _batches_last(log_initial, log_transition, log_emissions, lengths)
-    if not len(steps):
-        return jnp.zeros(_batch_shape(log_initial, log_transition, log_emissions, lengths))
     total = _log_density(initial, transition, steps, active)
     return total if active is None else jnp.where(active[0], total, 0.0)
 
@@ -284,16 +285,11 @@ def expected_counts(
     lengths: Int[Array, "*#batch"] | None = None,
 ) -> ExpectedCounts:
     """Expected states and transitions given each sequence (the forward-backward algorithm); 0 if it is impossible."""
-    batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
-    arrays = tuple(
-        jnp.broadcast_to(array, batch + array.shape[array.ndim - event :])
-        for array, event in ((log_initial, 1), (log_transition, 2), (log_emissions, 2))
-    )
-
-    def total(initial: jax.Array, transition: jax.Array, emissions: jax.Array) -> jax.Array:
-        return log_density(initial, transition, emissions, lengths).sum()
-
-    return ExpectedCounts(*jax.grad(total, (0, 1, 2))(*arrays))
+    initial, transition, steps, active = _batches_last(log_initial, log_transition, log_emissions, lengths)
+    total, (_, transitions, states) = _value_and_counts(initial, transition, steps, active)
+    total = total if active is None else jnp.where(active[0], total, 0.0)
+    transitions, states = (jnp.moveaxis(array, (0, 1), (-2, -1)) for array in (transitions, states))
+    return ExpectedCounts(total, states[..., 0, :], transitions, states[..., : log_emissions.shape[-2], :])
 
 
 @jax.jit
@@ -309,8 +305,6 @@ def most_probable_paths(
     """
     initial, transition, steps, known = _batches_last(log_initial, log_transition, log_emissions, lengths)
     batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
-    if not len(steps):
-        return jnp.zeros((*batch, 0), int), jnp.zeros(batch)
     active = jnp.ones((len(steps), *(1,) * len(batch)), bool) if known is None else known
     first = jnp.broadcast_to(initial + steps[0], (len(initial), *batch))
     same = jnp.arange(len(initial)).reshape(-1, *(1,) * len(batch))
@@ -330,7 +324,7 @@ def most_probable_paths(
 
     _, before = jax.lax.scan(backward, end, origins, reverse=True)
     paths = jnp.where(active, jnp.concatenate([before, end[None]]), -1)
-    return jnp.moveaxis(paths, 0, -1), jnp.where(active[0], last.max(0), 0.0)
+    return jnp.moveaxis(paths, 0, -1)[..., : log_emissions.shape[-2]], jnp.where(active[0], last.max(0), 0.0)
 
 
 @functools.partial(jax.jit, static_argnames=("num_steps", "sample_shape"))
@@ -368,8 +362,13 @@ def _batches_last(
     emissions: Float[Array, "*#batch T S"],
     lengths: Int[Array, "*#batch"] | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
-    """The arrays with the same number of batch axes, which come last; and the mask of time steps before the end."""
+    """The arrays with the same number of batch axes, which come last; and the mask of time steps before the end.
+
+    Where there are no time steps, one past the end stands for them.
+    """
     num_axes = len(_batch_shape(initial, transition, emissions, lengths))
+    if not emissions.shape[-2]:
+        emissions, lengths = jnp.zeros((*emissions.shape[:-2], 1, initial.shape[-1])), np.zeros((), int)
 
     def turned(array: Array, event: int) -> jax.Array:
         widened = jnp.reshape(array, (1,) * (num_axes + event - array.ndim) + array.shape)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from sklearn.cluster import KMeans
@@ -120,13 +119,16 @@ def expected_hidden_counts(
         table = np.zeros((*steps.is_observed.shape, num_states))
         if len(steps.cells):
             table[steps.is_observed] = density.log_prob(steps.cells, steps.observed)
-        log_probs, initial, transition, states = _forward_backward(log_initial, log_transition, table, steps)
-        if not np.isfinite(log_probs).all():
+        found = _forward_backward(log_initial, log_transition, table, steps.lengths)
+        is_possible = np.isfinite(found.log_density)
+        if not is_possible.all():
             raise FitError(
-                f"{int((~np.isfinite(log_probs)).sum())} sequences have probability zero in every state: a start with "
+                f"{int((~is_possible).sum())} sequences have probability zero in every state: a start with "
                 "positive probabilities would not have that. Leave starts= out, or change it."
             )
-        total += float(log_probs @ steps.weights)
+        total += float(found.log_density @ steps.weights)
+        initial, transition = (np.tensordot(steps.weights, table, 1) for table in (found.initial, found.transition))
+        states = np.asarray(found.states) * steps.weights[:, None, None]
         counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_partial)))
     return total, counts
 
@@ -161,35 +163,18 @@ def _forward_backward(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],
     table: Float[np.ndarray, "m T S"],
-    steps: ObservedSteps,
-) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " S"], Float[np.ndarray, "S S"], Float[np.ndarray, "m T S"]]:
-    """Log densities of rows; and weighted expectations of initial states, transitions, and states by time step."""
+    lengths: Int[np.ndarray, " m"],
+) -> hidden_chains.ExpectedCounts:
+    """Log densities of rows and their expected counts, from arrays padded to shapes that share compiled functions."""
     num_rows, num_steps, _ = table.shape
     size, longest = padded_size(max(num_rows, 1)), padded_size(max(num_steps, 1))
     filled = pad(np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)]), size)
-    weights = np.pad(steps.weights, (0, size - num_rows))
     with jax.enable_x64(True), placed(float(filled.size * table.shape[-1])):
-        found = _compiled(
-            np.asarray(log_initial), np.asarray(log_transition), filled, pad(steps.lengths, size), weights
+        found = hidden_chains.expected_counts(
+            np.asarray(log_initial), np.asarray(log_transition), filled, pad(lengths, size)
         )
-    log_probs, initial, transition, states = (np.asarray(array) for array in found)
-    return log_probs[:num_rows], initial, transition, states[:num_rows, :num_steps]
-
-
-@jax.jit
-def _compiled(
-    log_initial: Float[Array, " S"],
-    log_transition: Float[Array, "S S"],
-    table: Float[Array, "m T S"],
-    lengths: Int[Array, " m"],
-    weights: Float[Array, " m"],
-) -> tuple[Float[Array, " m"], Float[Array, " S"], Float[Array, "S S"], Float[Array, "m T S"]]:
-    def total(initial: Array, transition: Array, emissions: Array) -> tuple[Float[Array, ""], Float[Array, " m"]]:
-        log_probs = hidden_chains.log_density(initial, transition, emissions, lengths)
-        return jnp.where(weights > 0, weights * log_probs, 0.0).sum(), log_probs
-
-    counts, log_probs = jax.grad(total, (0, 1, 2), has_aux=True)(log_initial, log_transition, table)
-    return log_probs, *counts
+    of_rows = jax.tree.map(lambda array: np.asarray(array)[:num_rows], found)
+    return dataclasses.replace(of_rows, states=of_rows.states[:, :num_steps])
 
 
 # Starts of EM for hidden chains: clusters of time steps by k-means.
