@@ -14,6 +14,7 @@ from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLike
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
+from .markov_chain import UrnChain as UrnChain
 from .markov_likelihood import CHUNK_STEPS as CHUNK_STEPS
 from .markov_likelihood import CountsAndRows as CountsAndRows
 from .markov_likelihood import MarkovLikelihood as MarkovLikelihood
@@ -24,6 +25,5 @@ from .sequences import is_inside as is_inside
 from .sequences import sequences as sequences
 from .univariate import Chi as Chi
 from .univariate import PreciseGammaPoisson as PreciseGammaPoisson
-from .urn_chain import UrnChain as UrnChain
 
 __all__ = ["HiddenMarkov", "LinearNormal", "MarkovChain", "PiecewiseUniform", "ProbabilisticGrammar"]

@@ -8,7 +8,6 @@ log p(x_t | z_t = s), which is 0 at missing time steps. Where sequences have len
 Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the IEEE 77, section III.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeAlias
 
@@ -18,7 +17,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Result
+from bayesgen.typing import Array, Bool, Float, Int, Result
 
 from .semirings import finite_or_zero, log_sum
 
@@ -325,32 +324,6 @@ def most_probable_paths(
     _, before = jax.lax.scan(backward, end, origins, reverse=True)
     paths = jnp.where(active, jnp.concatenate([before, end[None]]), -1)
     return jnp.moveaxis(paths, 0, -1)[..., : log_emissions.shape[-2]], jnp.where(active[0], last.max(0), 0.0)
-
-
-@functools.partial(jax.jit, static_argnames=("num_steps", "sample_shape"))
-def sample_paths(
-    key: PRNGKeyArray,
-    initial: Float[Array, "*batch S"],
-    transition: Float[Array, "*batch S S"],
-    num_steps: int,
-    sample_shape: tuple[int, ...] = (),
-) -> Int[Array, "*sample_and_batch T"]:
-    """Independent paths of states."""
-    batch = jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-2])
-    shape = (*sample_shape, *batch)
-    if not num_steps:
-        return jnp.zeros((*shape, 0), int)
-    log_transition = jnp.broadcast_to(jnp.log(transition), shape + transition.shape[-2:])
-    keys = jax.random.split(key, num_steps)
-    first = jax.random.categorical(keys[0], jnp.log(initial), shape=shape)
-
-    def move(state: jax.Array, step_key: PRNGKeyArray) -> tuple[jax.Array, jax.Array]:
-        logits = jnp.take_along_axis(log_transition, state[..., None, None], -2)[..., 0, :]
-        following = jax.random.categorical(step_key, logits)
-        return following, following
-
-    _, others = jax.lax.scan(move, first, keys[1:])
-    return jnp.moveaxis(jnp.concatenate([first[None], others]), 0, -1)
 
 
 # --- arrays with time steps or states first, and batches last ---------------------------------------------------------

@@ -16,8 +16,9 @@ from bayesgen.runtime import compiled
 from bayesgen.statistics import LOG_2PI, namespace, observed_distances, precise, read_conditional, register
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from .hidden_chains import log_density, sample_paths
+from .hidden_chains import log_density
 from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_observed_steps, steps_of_symbols
+from .markov_chain import MarkovChain
 from .semirings import safe_log
 from .sequences import Length, SequenceDistribution, sequences
 
@@ -275,7 +276,8 @@ class HiddenMarkov(SequenceDistribution):
         num_steps, batch, step_axes = self.steps_to_sample, self.batch_shape, len(self.event_shape) - 1
         of_states, of_steps = jax.random.split(key)
         initial = jnp.broadcast_to(self.initial, (*batch, self.num_states))
-        states = sample_paths(of_states, initial, self.transition, num_steps, sample_shape)
+        chain = MarkovChain(initial, self.transition, num_steps, order=1, validate_args=False)
+        states = chain.sample(of_states, sample_shape)
         emissions = self.emissions.expand((*batch, self.num_states))
         steps = emissions.sample(of_steps, (*sample_shape, num_steps))
         steps = jnp.moveaxis(steps, len(sample_shape), len(sample_shape) + len(batch))

@@ -1,4 +1,4 @@
-"""Markov chains of any order as distributions over whole sequences."""
+"""Markov chains of any order as distributions over whole sequences, given their probabilities or a prior on these."""
 
 import functools
 import math
@@ -36,20 +36,12 @@ def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Ar
     order = round(math.log(num_rows, num_symbols)) if num_symbols > 1 else 0
     if not order or num_symbols**order != num_rows or not (is_whole(end) and 0 <= end < num_symbols):
         return initial, transition
-    groups = [_places_without(end, num_symbols, length) for length in range(order + 1)]
+    groups = [np.flatnonzero((np.indices((num_symbols,) * length) != end).all(0)) for length in range(order + 1)]
     whole = Contexts(order, num_symbols)
     if order > 1 and initial is not None and initial.shape[-2:-1] == (whole.num_starts,):
         starts = np.concatenate([whole.offset(length) + groups[length] for length in range(order)])
         initial = initial[..., starts, :]
     return initial, transition[..., groups[order], :]
-
-
-def _places_without(end: int, num_symbols: int, length: int) -> Int[np.ndarray, " contexts"]:
-    """The indices of contexts of this length without the end, the latest symbol varying fastest."""
-    others, places = np.delete(np.arange(num_symbols), end), np.zeros(1, int)
-    for _ in range(length):
-        places = (places[:, None] * num_symbols + others).ravel()
-    return places
 
 
 def _flat(transition: Float[Array, "..."], order: int | None, end: int | None) -> Float[Array, "... contexts r"]:
@@ -273,11 +265,9 @@ class MarkovChain(SequenceDistribution):
         self, tables: Float[Array, "..."], places: Int[Array, "*batch n"], event_dim: int = 0
     ) -> Float[Array, "..."]:
         """The entries of the table of each sequence at these indices."""
-        batch = places.shape[:-1]
-        if self.which is not None:
-            return jnp.asarray(tables)[jnp.broadcast_to(self.which, batch)[..., None], places]
-        whole = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
-        return jnp.take_along_axis(whole, jnp.expand_dims(places, tuple(range(-event_dim, 0))), -1 - event_dim)
+        if self.which is None:
+            return _taken(tables, places, places.shape[:-1], event_dim)
+        return jnp.asarray(tables)[jnp.broadcast_to(self.which, places.shape[:-1])[..., None], places]
 
 
 register(
@@ -286,3 +276,100 @@ register(
     lambda chain: {"log_probs": chain.log_probs},
     event_dims={"log_probs": 2},
 )
+
+
+class UrnChain(SequenceDistribution):
+    """A Dirichlet-multinomial Markov chain: each sequence has transition probabilities of its own, integrated out.
+
+    Generative story::
+
+        probs[context] ~ Dirichlet(concentration[context])
+        x_t            ~ Categorical(probs[context of x_t])
+
+    Within one sequence, each symbol drawn adds to the counts of its context, as in a Polya urn.
+
+    Args:
+        concentration: (..., contexts, r), in the order of `Contexts`.
+        order: number of symbols that a time step depends on.
+        length, end, max_length, symbols: as those of `MarkovChain`.
+
+    Source: MacKay and Peto (1995), A hierarchical Dirichlet language model, eq. 13, with one row for each context.
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.independent(constraints.positive, 2)
+    }
+    pytree_data_fields = ("concentration",)
+    pytree_aux_fields = ("order", "end")
+
+    def __init__(
+        self,
+        concentration: Float[Array, "*batch contexts r"],
+        order: int,
+        length: Length = None,
+        end: int | None = None,
+        *,
+        max_length: int | None = None,
+        symbols: Sequence[Hashable] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.concentration, self.order, self.end = concentration, order, end
+        super().__init__(
+            concentration.shape[:-2], length, max_length=max_length, symbols=symbols, validate_args=validate_args
+        )
+
+    @property
+    def contexts(self) -> Contexts:
+        return Contexts(self.order, self.concentration.shape[-1], self.end)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Constraint:
+        return sequences(self.contexts.num_symbols, self.end)
+
+    @validate_sample
+    @compiled
+    def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
+        """Log probability of each sequence: (alpha + earlier count of the symbol) / (total alpha + earlier count)."""
+        codes, inside = as_codes(jnp.asarray(value))
+        batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
+        contexts, entries = self.contexts.of_steps(codes), self.contexts.entries(codes)
+        alpha = jnp.reshape(self.concentration, (*self.concentration.shape[:-2], -1))
+        logs = jnp.log(_taken(alpha, entries, batch) + _before(entries))
+        logs = logs - jnp.log(_taken(jnp.sum(self.concentration, -1), contexts, batch) + _before(contexts))
+        logs = jnp.where(follows_the_end(codes, self.end), -jnp.inf, logs)
+        return jnp.where(inside, logs, 0.0).sum(-1)
+
+    @functools.partial(compiled, static_argnames="sample_shape")
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Int[Array, "... T"]:
+        assert key is not None
+        num_steps = self.steps_to_sample
+        shape = (*sample_shape, *self.batch_shape)
+        rows = jnp.arange(int(np.prod(shape, dtype=int)))
+        alpha = jnp.broadcast_to(self.concentration, (*shape, *self.concentration.shape[-2:]))
+        alpha = alpha.reshape(len(rows), *alpha.shape[-2:])
+
+        def draw(key: PRNGKeyArray, contexts: jax.Array, urns: jax.Array) -> tuple[jax.Array, jax.Array]:
+            drawn = jax.random.categorical(key, jnp.log(urns[rows, contexts]))
+            return drawn, urns.at[rows, contexts, drawn].add(1.0)
+
+        steps = sample_steps(self.contexts, key, rows.shape, num_steps, draw, jnp.asarray(alpha, float))
+        return self.cut(steps.reshape(*shape, num_steps))
+
+
+def _taken(
+    tables: Float[Array, "..."], places: Int[Array, "... n"], batch: tuple[int, ...], event_dim: int = 0
+) -> Float[Array, "..."]:
+    """The entries of tables at indices, batch by batch; both broadcast to the batch."""
+    whole = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
+    places = jnp.broadcast_to(places, (*batch, places.shape[-1]))
+    return jnp.take_along_axis(whole, jnp.expand_dims(places, tuple(range(-event_dim, 0))), -1 - event_dim)
+
+
+def _before(places: Int[Array, "... T"]) -> Int[Array, "... T"]:
+    """The number of earlier time steps with the same entry."""
+    order = jnp.argsort(places, -1, stable=True)
+    together = jnp.take_along_axis(places, order, -1)
+    steps = jnp.arange(places.shape[-1])
+    is_first = jnp.ones(places.shape, bool).at[..., 1:].set(together[..., 1:] != together[..., :-1])
+    ranks = steps - lax.cummax(jnp.where(is_first, steps, 0), places.ndim - 1)
+    return jnp.take_along_axis(ranks, jnp.argsort(order, -1), -1)

@@ -5,9 +5,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy.special import logsumexp
 
+import bayesgen as bg
 from bayesgen.distributions.hidden_chains import (
     expected_counts,
     forward,
@@ -15,7 +17,6 @@ from bayesgen.distributions.hidden_chains import (
     forward_backward_in_logs,
     log_density,
     most_probable_paths,
-    sample_paths,
 )
 
 
@@ -233,7 +234,9 @@ def test_second_derivatives_are_those_of_the_sum_over_paths():
 
 def test_paths_are_drawn_with_their_probabilities():
     log_initial, log_transition, _ = chain(2, 0, (3,), seed=8, zeros=0.2)
-    draws = sample_paths(jax.random.key(0), np.exp(log_initial), np.exp(log_transition), 3, (20_000,))
+    states = dist.Categorical(probs=np.eye(2))  # whose symbols show them
+    hidden = bg.HiddenMarkov(np.exp(log_initial), np.exp(log_transition), states, 3)
+    draws = hidden.sample(jax.random.key(0), (20_000,))
     assert draws.shape == (20_000, 3, 3)
     for of_class in range(3):
         paths, logs = of_paths(log_initial[of_class], log_transition[of_class], np.zeros((3, 2)))
