@@ -82,9 +82,9 @@ def test_weights_may_be_learned_on_rows_left_out(X, fits):
 def test_exact_and_approximate_evidences_are_never_mixed(X, fits):
     codes = np.arange(ROWS) % 2
     exact = bg.fit(bg.GaussianDiscriminant(), X, codes, method=bg.Exact())
-    with pytest.raises(bg.FitError, match="Member 1 has its log evidence, and member 0 an approximation"):
+    with pytest.raises(bg.FitError, match="Member 1 has a log evidence, and member 0 an approximation"):
         bg.average([fits[0], exact])
-    with pytest.raises(bg.FitError, match="Member 0 has its log evidence, and member 1 an approximation"):
+    with pytest.raises(bg.FitError, match="Member 0 has a log evidence, and member 1 an approximation"):
         bg.average([exact, fits[0]])
 
 
