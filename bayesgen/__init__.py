@@ -31,7 +31,7 @@ _ROOMS = {
     ),
     "data": "Schema Binned SequenceOf Padded load_dataset Dataset Split",
     "program": "GenerativeProgram",
-    "fitting": "fit summarize",
+    "fitting": "fit fit_many summarize",
     "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",

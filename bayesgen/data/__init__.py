@@ -27,7 +27,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .tables import read_table
+from .tables import joined_tables, read_table
 from .views import Table, collected, successive_rows, with_cells
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "fingerprint",
     "fitted_basis",
     "joined_rows",
+    "joined_tables",
     "labelled",
     "load_dataset",
     "lone_rows",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Bool, Category, Data, Values
+from bayesgen.typing import Array, Bool, Category, Data, Values
 
 from .binned import Binned
 from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
@@ -79,8 +79,8 @@ class Schema:
     columns: Sequence[str] | None = None
     named: bool = True
     sparse: bool = False
-    mean: np.ndarray | None = field(default=None, compare=False)
-    variance: np.ndarray | None = field(default=None, compare=False)
+    mean: Array | None = field(default=None, compare=False)
+    variance: Array | None = field(default=None, compare=False)
     unknown: str = "error"
     response: ResponseColumn | None = None
     covariates: Mapping[str, Covariate] = field(default_factory=dict)

@@ -1,9 +1,10 @@
 """Reading X, an array, a data frame, a sparse matrix or a mapping, as a read-only `Table`."""
 
 import dataclasses
+import functools
 import sys
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -202,3 +203,80 @@ def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
         return None
     check_index(X, X[name], f"X[{name!r}]")
     return index_of(X[name])
+
+
+def joined_tables(parts: Sequence[Table]) -> Table:
+    """The rows of several tables of the same columns, one table after another, with their labels and weights.
+
+    Raises:
+        DataError: tables of unlike form, columns or dtypes, naming the first that differs by its number.
+    """
+    first = parts[0]
+    for index, part in enumerate(parts):
+        if type(part) is not type(first) or tuple(part.names) != tuple(first.names):
+            raise DataError(
+                f"Data sets 0 and {index} are {type(first).__name__} of {len(first.names)} columns and "
+                f"{type(part).__name__} of {len(part.names)}. Give all data sets the same columns, in one form."
+            )
+        if part.uniform_kind != first.uniform_kind or (part.labels is None) != (first.labels is None):
+            raise DataError(
+                f"Data sets 0 and {index} differ: give all of them labels or none, and columns of the same dtypes."
+            )
+    num_rows = sum(part.num_rows for part in parts)
+    labels = (
+        None if first.labels is None else np.concatenate([part.labels for part in parts if part.labels is not None])
+    )
+    weights = None
+    if any(part.weights is not None for part in parts):
+        weights = np.concatenate([np.ones(p.num_rows) if p.weights is None else p.weights for p in parts])
+    whole = _joined_cells(first, parts)
+    return dataclasses.replace(
+        whole, num_rows=num_rows, labels=labels, weights=weights, index=None, num_dropped=0, kept=None, unknown={}
+    )
+
+
+@functools.singledispatch
+def _joined_cells(first: Table, parts: Sequence[Any]) -> Table:
+    """The first table with the cells of all."""
+    raise TypeError(type(first).__name__)
+
+
+@_joined_cells.register(ArrayTable)
+def _(first: ArrayTable, parts: Sequence[ArrayTable]) -> ArrayTable:
+    return dataclasses.replace(first, values=np.concatenate([part.values for part in parts]))
+
+
+@_joined_cells.register(SparseTable)
+def _(first: SparseTable, parts: Sequence[SparseTable]) -> SparseTable:
+    from scipy.sparse import csr_array, vstack
+
+    return dataclasses.replace(first, values=csr_array(vstack([part.values for part in parts])))
+
+
+@_joined_cells.register(FrameTable)
+def _(first: FrameTable, parts: Sequence[FrameTable]) -> FrameTable:
+    import narwhals as nw
+
+    return dataclasses.replace(first, frame=nw.concat([part.frame for part in parts], how="vertical"))
+
+
+@_joined_cells.register(MappingTable)
+def _(first: MappingTable, parts: Sequence[MappingTable]) -> MappingTable:
+    return dataclasses.replace(
+        first, columns={name: _joined_column(name, [part.columns[name] for part in parts]) for name in first.names}
+    )
+
+
+def _joined_column(name: str, parts: Sequence[Column]) -> Column:
+    first = parts[0]
+    for index, part in enumerate(parts):
+        if (part.kind, part.categories) != (first.kind, first.categories):
+            raise DataError(f"Column {name!r} is of one dtype in data set 0 and of another in data set {index}.")
+    return dataclasses.replace(first, values=np.concatenate([_cells_of(part) for part in parts]), given=None)
+
+
+def _cells_of(column: Column) -> np.ndarray:
+    """The cells; lists stay lists, which arrays of one length would hide."""
+    if column.given is None:
+        return column.values
+    return as_objects(column.given.sequences() if isinstance(column.given, Padded) else list(column.given))

@@ -112,7 +112,7 @@ class GammaPoisson(Family):
         """Broadcast to (K, D); a missing rate becomes 1/m."""
         rate = self.rate
         if rate is None:
-            rate = 1.0 / np.where(scale.mean > 0, scale.mean, 1.0)
+            rate = 1.0 / namespace(scale.mean).where(scale.mean > 0, scale.mean, 1.0)
         shape = scale.batch_shape
         return self.replace(**broadcast("GammaPoisson", shape, shape=self.shape, rate=rate), batch_shape=shape)
 

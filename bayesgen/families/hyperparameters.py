@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import holds_anywhere
+from bayesgen.statistics import holds_anywhere, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 
@@ -99,7 +99,7 @@ class Scale:
 
 def default_variances(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumber, "*D"]:
     """The variances that default priors of single columns take: 1 for a column that does not vary."""
-    return np.where(variance > 0, variance, 1.0)
+    return namespace(variance).where(variance > 0, variance, 1.0)
 
 
 def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[ArrayOrNumber, "*#D"]:
@@ -107,10 +107,10 @@ def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[Array
 
     A column that does not vary has no information on the units of the others.
     """
-    varies = variance > 0
+    xp, varies = namespace(variance), variance > 0
     number = varies.sum(-1, keepdims=True)
-    total = np.where(varies, variance, 0.0).sum(-1, keepdims=True)
-    return np.where(number > 0, total / np.maximum(number, 1), 1.0)
+    total = xp.where(varies, variance, 0.0).sum(-1, keepdims=True)
+    return xp.where(number > 0, total / xp.maximum(number, 1), 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,7 +256,8 @@ def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str
     found = {}
     for name, value in values.items():
         try:
-            found[name] = np.broadcast_to(value, table) if isinstance(value, np.ndarray) else value
+            is_array = isinstance(value, np.ndarray | jax.Array)
+            found[name] = namespace(value).broadcast_to(value, table) if is_array else value
         except ValueError:
             raise ModelError(
                 f"{family}: the hyperparameter {ARGUMENTS.get(name, name)} has shape {value.shape}, and {table} is "

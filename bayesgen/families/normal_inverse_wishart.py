@@ -108,7 +108,9 @@ class NormalInverseWishart(JointNormalFamily):
         df = np.asarray(dimension + 2.0) if self.df is None else self.df
         if not isinstance(df, dist.Distribution | jax.Array) and (df <= dimension - 1).any():
             raise ModelError(f"NormalInverseWishart: df must exceed D - 1 = {dimension - 1}, got {df}.")
-        matrix = np.diag(default_variances(scale.variance)) if self.scale is None else self.scale
+        matrix = self.scale
+        if matrix is None:
+            matrix = namespace(scale.variance).diag(default_variances(scale.variance))
         location = scale.mean if self.location is None else self.location
         name = "NormalInverseWishart"
         return self.replace(

@@ -4,6 +4,7 @@ from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
 from .fit import Trained as Trained
+from .many import FitBatch, fit_many
 from .nuts import NUTS
 from .nuts import about as about
 from .nuts import fit_of_draws as fit_of_draws
@@ -18,4 +19,18 @@ from .training import prepare as prepare
 from .unobserved import HiddenStates
 
 # public names; the other ones are for other rooms
-__all__ = ["MAP", "MLE", "NUTS", "Exact", "Fit", "HiddenStates", "Hybrid", "Method", "Summaries", "fit", "summarize"]
+__all__ = [
+    "MAP",
+    "MLE",
+    "NUTS",
+    "Exact",
+    "Fit",
+    "FitBatch",
+    "HiddenStates",
+    "Hybrid",
+    "Method",
+    "Summaries",
+    "fit",
+    "fit_many",
+    "summarize",
+]

@@ -120,7 +120,8 @@ class ExpectationMaximization:
         rows, densities = self.unlabelled, self._densities(parameters)
 
         def of_chunk(part: slice) -> tuple[float, SufficientStatistics]:
-            of_rows, classes = (_most_probable if self.hard else _responsibilities)(chunk_table(densities, rows, part))
+            table = np.asarray(chunk_table(densities, rows, part))
+            of_rows, classes = _most_probable(table) if self.hard else _responsibilities(table)
             if not np.isfinite(of_rows).all():
                 raise FitError(
                     "Rows without labels have probability zero under every class, so no class is expected of them."

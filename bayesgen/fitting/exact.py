@@ -6,11 +6,12 @@ import numpy as np
 
 from bayesgen.families import OpenFamily
 from bayesgen.labels import Learned
+from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
-from bayesgen.statistics import PatternMoments
+from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
-from .problem import FiniteProblem, Method, ProgramProblem
+from .problem import ClosedSolution, FiniteProblem, Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,13 @@ class Exact(Method):
 
     def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.enumerated(self)
+
+    def has_closed_form(self, conjugate: Conjugate) -> bool:
+        return conjugate.is_closed
+
+    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
+        posterior = conjugate.update(statistics)
+        return ClosedSolution(posterior, posterior.mean(), conjugate.log_evidence(statistics))
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()

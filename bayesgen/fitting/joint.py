@@ -26,7 +26,7 @@ from .em import CompleteDataObjective, Options, search_by_em
 from .exact import Exact
 from .fit import Fit
 from .nuts import NUTS
-from .problem import Method, ProgramProblem
+from .problem import ClosedSolution, Method, ProgramProblem
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
 ASSIGNMENTS = ("soft", "hard")
@@ -69,6 +69,12 @@ class JointMethod(Method, abc.ABC):
     def prior(self) -> Prior:
         """The log prior density that is added to log-likelihoods: in the coordinates that are reported, or none."""
         return Prior.PARAMETERS if self.has_prior else Prior.NONE
+
+    def has_closed_form(self, conjugate: Conjugate) -> bool:
+        return self.starts is None and conjugate.is_closed
+
+    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
+        return ClosedSolution(conjugate, CompleteDataObjective.of(conjugate, self.has_prior).maximum(statistics))
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
         """The fit that maximises the joint density of rows and labels."""

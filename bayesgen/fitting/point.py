@@ -8,6 +8,7 @@ import numpy as np
 
 from bayesgen.errors import ModelError
 from bayesgen.labels import Learned
+from bayesgen.models import Conjugate
 from bayesgen.records import fill
 
 from .discriminative import conditional_fit, hybrid_fit
@@ -130,6 +131,9 @@ class PointMethod(JointMethod):
     @property
     def needs_rows(self) -> bool:
         return self.objective.needs_rows
+
+    def has_closed_form(self, conjugate: Conjugate) -> bool:
+        return not self.needs_rows and super().has_closed_form(conjugate)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         """Maximise the objective.

@@ -10,9 +10,10 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
 from bayesgen.labels import Learned
-from bayesgen.models import Conjugate
-from bayesgen.posteriors import Posterior
+from bayesgen.models import Conjugate, Densities
+from bayesgen.posteriors import At, Posterior
 from bayesgen.program import GenerativeProgram
+from bayesgen.records import record
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Bool, Seed
@@ -145,7 +146,7 @@ class ProgramProblem(Problem[Fit]):
         """
         schema, known, constant = self.data.scaled_schema, self.data.schema.variance, []
         if schema.variance is not None and schema.columns is not None:
-            is_constant = (schema.variance == 0) & (True if known is None else np.isnan(known))
+            is_constant = np.asarray(schema.variance == 0) & (True if known is None else np.isnan(known))
             if is_constant.any():
                 is_constant &= self._has_default_prior(is_constant)
                 constant = np.asarray(schema.columns)[is_constant].tolist()
@@ -175,6 +176,32 @@ class ProgramProblem(Problem[Fit]):
         pairs = zip(at_one.blocks, at_four.blocks, strict=True)
         named = {name for block, other in pairs if block.family != other.family for name in block.columns}
         return np.asarray([name in named for name in schema.columns])
+
+
+@record
+class ClosedSolution:
+    """A fit in closed form, as numbers alone: a pytree, so that many are one.
+
+    Attributes:
+        conjugate: the posterior; of a point the prior, whose families make densities of parameters.
+        parameters: the point, or posterior means.
+        log_evidence: of the training data; None for a point.
+    """
+
+    conjugate: Conjugate
+    parameters: dict[str, Any]
+    log_evidence: Any = None
+
+    def can(self, at: At) -> bool:
+        """Whether it has densities of rows there."""
+        return self.log_evidence is not None or at != "predictive"
+
+    def densities(self, at: At) -> Densities:
+        """Densities of rows at a point, or with the parameters integrated out. Traceable."""
+        if at == "predictive":
+            return self.conjugate.predictive_densities()
+        is_mode = at == "mode" and self.log_evidence is not None
+        return self.conjugate.densities_at(self.conjugate.mode() if is_mode else self.parameters)
 
 
 class FiniteProblem(Problem[Learned]):
@@ -209,6 +236,14 @@ class Method(abc.ABC):
     def refusal(self, problem: ProgramProblem) -> str | None:
         """The reason why it cannot solve a problem, as far as it is known before fitting; else None."""
         return None
+
+    def has_closed_form(self, conjugate: Conjugate) -> bool:
+        """Whether its fits of complete data have a closed form, for `closed_form`."""
+        return False
+
+    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
+        """The fit of complete data under a prior with a closed form. Traceable."""
+        raise NotImplementedError
 
     def check_counts(self, **counts: object) -> None:
         """Refuse arguments, by name, that are not whole numbers of at least 1.

@@ -292,7 +292,7 @@ def summarize_tables(
         labels = model.label_codes(schema, chunk)
         rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
         statistics = model.summarize(schema, rows)
-        labelled = [_labelled(model, rows)] if keeps_rows else []
+        labelled = [labelled_rows(model, rows)] if keeps_rows else []
         ranged = schema.ranges.keys() & rows.covariates.keys()
         ranges = schema.widened({name: rows.covariates[name] for name in ranged}).ranges if ranged else {}
         if labels is None or statistics.unlabelled is None:
@@ -324,7 +324,7 @@ def summarize_tables(
     return Summaries(model, schema, statistics, num_rows, unlabelled_places, joined_rows(kept) if kept else None)
 
 
-def _labelled(model: ConcreteModel, rows: Rows) -> Rows:
+def labelled_rows(model: ConcreteModel, rows: Rows) -> Rows:
     """The rows that have a label, with their weights."""
     has_label = np.ones(rows.num_rows, bool)
     if rows.labels is not None:

@@ -28,8 +28,11 @@ from bayesgen.statistics import (
     Moments,
     PatternMoments,
     SufficientStatistics,
+    as_float,
     check_magnitudes,
     check_rows,
+    holds_anywhere,
+    namespace,
     sufficient_statistics,
 )
 from bayesgen.typing import Array, Bool, Float, Values
@@ -74,7 +77,7 @@ def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
     return dataclasses.replace(declared, categories={**declared.categories, **implied})
 
 
-def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
+def known_moments(schema: Schema) -> tuple[dict[str, int], Float[Array, " D"], Float[Array, " D"]]:
     """Index of each column, the response last, with means and variances; NaN where these are not known."""
     columns, response = list(schema.columns or ()), schema.response
     unknown = np.full(len(columns), np.nan)
@@ -82,8 +85,9 @@ def known_moments(schema: Schema) -> tuple[dict[str, int], Float[np.ndarray, " D
     if response is not None:
         columns.append(response.name)
         of_response = [np.nan if known is None else known for known in (response.mean, response.variance)]
-        moments = [np.append(known, last) for known, last in zip(moments, of_response, strict=True)]
-    return {name: index for index, name in enumerate(columns)}, moments[0].copy(), moments[1].copy()
+        xp = namespace(*moments, *of_response)
+        moments = [xp.append(known, last) for known, last in zip(moments, of_response, strict=True)]
+    return {name: index for index, name in enumerate(columns)}, moments[0], moments[1]
 
 
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
@@ -115,7 +119,20 @@ def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
     return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
 
 
-def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"] | float]:
+def _filled_in(
+    known: Float[Array, " D"],
+    is_known: Bool[Array, " D"],
+    places: Sequence[int],
+    found: Sequence[Float[Array, " columns"]],
+) -> Float[Array, " D"]:
+    """Moments of columns: those that are known, and of the others those found, block by block, at their places."""
+    xp = namespace(known, *found)
+    all_found, order = xp.concatenate([known, *found]), np.arange(len(known))
+    order[list(places)] = len(known) + np.arange(len(places))
+    return xp.where(is_known, known, all_found[order])
+
+
+def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
     """Means and variances (denominator N) of the observed cells of a block's columns, over all classes.
 
     The mean is 0 and the variance NaN where a column has no observed cell: its posterior is its prior.
@@ -123,12 +140,14 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
     summary = summary.by_column()
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(column_name, columns))
-    pooled = summary.pooled().of_class(0)
-    count = np.where(pooled.count > 0, pooled.count, 1.0)
+    pooled, shape = summary.pooled().of_class(0), (len(columns),)
+    xp = namespace(pooled.count)
+    count = xp.where(pooled.count > 0, pooled.count, 1.0)
     if not isinstance(pooled, Moments):
-        return pooled.totals[0] / count, np.nan
-    scatter = np.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    return pooled.mean, np.where(pooled.count > 0, scatter / count, np.nan)
+        return xp.broadcast_to(pooled.totals[0] / count, shape), np.full(shape, np.nan)
+    scatter = xp.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
+    variance = xp.where(pooled.count > 0, scatter / count, np.nan)
+    return xp.broadcast_to(pooled.mean, shape), xp.broadcast_to(variance, shape)
 
 
 ClassPrior: TypeAlias = Family | Sequence[float]
@@ -264,6 +283,10 @@ class BlockModel(ConcreteModel[Labelled]):
             measure[name] = {"features": features[:, None] if features.ndim == 1 else features}
         return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())), measure=measure)
 
+    @property
+    def is_traceable(self) -> bool:
+        return not self.given and not self.approximates_evidence
+
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
 
@@ -272,17 +295,16 @@ class BlockModel(ConcreteModel[Labelled]):
         if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
         position, mean, variance = known_moments(schema)
-        for name, family, columns in self.blocks:
-            if family.traits.scaled:
-                where = np.array([position[column] for column in columns])
-                found = column_moments(summaries[name], columns)  # refuses columns with values too large to square
-                is_known = ~np.isnan(mean[where])
-                mean[where] = np.where(is_known, mean[where], found[0])
-                variance[where] = np.where(is_known, variance[where], found[1])
+        scaled = [(summaries[name], columns) for name, family, columns in self.blocks if family.traits.scaled]
+        places = [position[column] for _, columns in scaled for column in columns]
+        found = [column_moments(*block) for block in scaled]  # refuses columns with values too large to square
+        means, variances = zip(*found, strict=True)
+        is_known = ~namespace(mean).isnan(mean)
+        mean, variance = (_filled_in(mean, is_known, places, means), _filled_in(variance, is_known, places, variances))
         if schema.response is None:
             return dataclasses.replace(schema, mean=mean, variance=variance)
         self._refuse_without_response(schema.response, summaries)
-        response = dataclasses.replace(schema.response, mean=float(mean[-1]), variance=float(variance[-1]))
+        response = dataclasses.replace(schema.response, mean=as_float(mean[-1]), variance=as_float(variance[-1]))
         return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
 
     def _refuse_without_response(self, response: ResponseColumn, summaries: Mapping[str, Any]) -> None:
@@ -290,8 +312,8 @@ class BlockModel(ConcreteModel[Labelled]):
         assert self.response is not None
         summary = summaries[self.response.site]
         by_column = summary.by_column() if isinstance(summary, PatternMoments) else summary
-        counts = np.broadcast_to(by_column.cell_counts, by_column.mean.shape)
-        if response.mean is None and not counts[..., -1].any():
+        counts = namespace(by_column.mean).broadcast_to(by_column.cell_counts, by_column.mean.shape)
+        if response.mean is None and holds_anywhere(~counts[..., -1].any()):
             refuse_missing_everywhere(response.name)
 
     @property
@@ -345,7 +367,7 @@ class BlockModel(ConcreteModel[Labelled]):
             if schema.mean is None or schema.variance is None:
                 refuse_unseen(name)
             position, means, variances = known_moments(schema)
-            where = [position[column] for column in columns]
+            where = np.array([position[column] for column in columns])
             mean, variance = means[where], variances[where]
         return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 

@@ -14,7 +14,7 @@ from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.predictives import PredictiveDistribution
 from bayesgen.program import GenerativeProgram, program_table
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
-from bayesgen.typing import Float, PRNGKeyArray
+from bayesgen.typing import Array, Float, PRNGKeyArray
 
 
 def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
@@ -39,9 +39,9 @@ def numbers_per_row(rows: Rows, num_classes: int) -> float:
     )
 
 
-def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[np.ndarray, "n K"]:
+def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[Array, "n K"]:
     """The table of some successive rows, made in this thread."""
-    table, chunk = np.asarray(densities[0]), rows.take(part)
+    table, chunk = densities[0], rows.take(part)
     doubles = {name: v if hasattr(v, "tocsr") else v.astype(np.float64, copy=False) for name, v in chunk.values.items()}
     precise = dataclasses.replace(chunk, values=doubles)
     with np.errstate(divide="ignore", over="ignore"):

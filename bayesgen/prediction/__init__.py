@@ -1,5 +1,6 @@
 """Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
+from . import batches as batches
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
 from .answers import named_classes as named_classes

@@ -94,7 +94,7 @@ class ClassPrediction:
     @property
     def entropy(self) -> Float[np.ndarray, " n"]:
         """Entropy of the class probabilities, in nats: the total uncertainty about the label."""
-        return scipy.special.entr(self.probabilities).sum(1)
+        return scipy.special.entr(self.probabilities).sum(-1)
 
     @property
     def mutual_information(self) -> Float[np.ndarray, " n"] | None:
@@ -115,9 +115,9 @@ class ClassPrediction:
         return pd.DataFrame(columns, index=self.index)
 
 
-def named_classes(log_probabilities: Float[np.ndarray, "n K"]) -> Int[np.ndarray, " n"]:
+def named_classes(log_probabilities: Float[np.ndarray, "*sets n K"]) -> Int[np.ndarray, "*sets n"]:
     """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
-    return np.where(np.isnan(log_probabilities).any(axis=1), -1, np.argmax(log_probabilities, axis=1))
+    return np.where(np.isnan(log_probabilities).any(axis=-1), -1, np.argmax(log_probabilities, axis=-1))
 
 
 def with_information(

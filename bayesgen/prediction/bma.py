@@ -7,6 +7,7 @@ import numpy as np
 from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.posteriors import At
 from bayesgen.program import WHOLE
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Float, Int, Seed
@@ -57,6 +58,10 @@ class BMA(Rule):
         if self.entropy_draws is not None:
             self.check_count("entropy_draws", self.entropy_draws, 0)
         check_seed(self.seed)
+
+    @property
+    def closed_at(self) -> At | None:
+        return None if self.entropy_draws else "predictive"
 
     def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         if not fit.posterior.can("predictive"):

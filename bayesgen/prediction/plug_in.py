@@ -8,6 +8,7 @@ import numpy as np
 from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.posteriors import At
 from bayesgen.typing import Int
 
 from .answers import ClassPrediction, ContinuousPrediction, normalize
@@ -31,6 +32,10 @@ class PlugIn(Rule):
     def __post_init__(self) -> None:
         if self.at not in ("mean", "mode"):
             raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
+
+    @property
+    def closed_at(self) -> At:
+        return self.at
 
     def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:
         log_probabilities, log_marginal = normalize(fit.log_joint(X, at=self.at))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import Table, read_table, warn_of_unknown
 from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
-from bayesgen.fitting import Fit, Trained
+from bayesgen.fitting import Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Data, Int
@@ -18,6 +18,8 @@ from bayesgen.typing import Data, Int
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined, named_classes
 from .averages import warn_of_few_draws
 from .rule import Rule
+
+WITHOUT_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
 
 
 @overload
@@ -33,14 +35,20 @@ def predict(
     fit: Fit[AnyLabel], X: Data, *, rule: Rule, device: str | None = ...
 ) -> ClassPrediction | ContinuousPrediction | DensityPrediction: ...
 @overload
+def predict(
+    fit: FitBatch, X: Data | Sequence[Data], *, rule: Rule, device: str | None = ...
+) -> ClassPrediction | ContinuousPrediction | DensityPrediction: ...
+@overload
 def predict(fit: Trained[Answered], X: Data, *, rule: Rule, device: str | None = ...) -> Answered: ...
 @keywords_stated
-def predict(fit: Trained[Any], X: Data, *, rule: Rule, device: str | None = None) -> Any:
+def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows, or the distribution of their continuous label.
 
     Args:
-        fit: result of `bayesgen.fit`.
-        X: rows in any form that `bayesgen.fit` takes; named columns may come in any order.
+        fit: result of `bayesgen.fit`, or of `bayesgen.fit_many`: then all arrays of the answer have the data sets as a
+            first axis, NaN for those that are refused.
+        X: rows in any form that `bayesgen.fit` takes; named columns may come in any order. For a batch of fits one such
+            table, or a list of tables, one for each fit, of one number of rows.
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
         device: "cpu" or "gpu", where programs are run at points or draws; None for a GPU, if JAX has one, where the
@@ -63,7 +71,7 @@ def predict(fit: Trained[Any], X: Data, *, rule: Rule, device: str | None = None
     >>> bg.predict(result, [[1.5], [8.0]], rule=bg.BMA()).labels.tolist()
     ['a', 'b']
     """
-    if not isinstance(fit, Trained):
+    if not isinstance(fit, Trained | FitBatch):
         raise PredictionError(f"predict takes a result of bayesgen.fit, got {shortened(repr(fit))}. Fit a model.")
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
@@ -106,8 +114,7 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
     if num_classes or isinstance(prediction, ContinuousPrediction):
         return prediction
-    why = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
-    return DensityPrediction(prediction.log_marginal, why, prediction.device)
+    return DensityPrediction(prediction.log_marginal, WITHOUT_CLASSES, prediction.device)
 
 
 def in_chunks(

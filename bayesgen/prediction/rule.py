@@ -7,6 +7,7 @@ import numpy as np
 from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError, check_whole
 from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.posteriors import At
 from bayesgen.typing import Int
 
 from .answers import ClassPrediction, ContinuousPrediction
@@ -18,6 +19,11 @@ class Rule(abc.ABC):
     def check_count(self, argument: str, value: object, least: int) -> None:
         """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
         check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
+
+    @property
+    def closed_at(self) -> At | None:
+        """The point, or predictive, whose table of log-joints alone makes the answer, where a fit has it; else None."""
+        return None
 
     @abc.abstractmethod
     def apply(self, fit: Fit, X: RowsLike) -> ClassPrediction:

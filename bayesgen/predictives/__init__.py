@@ -1,6 +1,6 @@
 """Predictive distributions of a number, one a row: normal, Student-t, mixtures, and normalised on a grid."""
 
-from .base import PredictiveDistribution, deferred, joined_predictives
+from .base import PredictiveDistribution, StackedPredictive, deferred, joined_predictives
 from .grid import GridPredictive
 from .location_scale import NormalPredictive, StudentTPredictive
 from .mixture import MixturePredictive
@@ -13,6 +13,7 @@ __all__ = [
     "MixturePredictive",
     "NormalPredictive",
     "PredictiveDistribution",
+    "StackedPredictive",
     "StudentTPredictive",
     "deferred",
     "joined_predictives",

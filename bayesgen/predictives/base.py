@@ -209,6 +209,49 @@ class PartsPredictive(PredictiveDistribution):
         return np.concatenate([ask(part, of_part) for part, of_part in zip(made, of_parts, strict=True)], -1)
 
 
+@by_content
+class StackedPredictive(PredictiveDistribution):
+    """Distributions of the same rows by several fits, which become the axis before that of the rows.
+
+    Attributes:
+        parts: distributions by each fit; None, and NaN in answers, where there is none.
+    """
+
+    parts: tuple[PredictiveDistribution | None, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return next(part.num_rows for part in self.parts if part is not None)
+
+    @property
+    def mean(self) -> Float[np.ndarray, "B n"]:
+        return self._of_parts(lambda part: part.mean)
+
+    @property
+    def std(self) -> Float[np.ndarray, "B n"]:
+        return self._of_parts(lambda part: part.std)
+
+    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        return self._of_parts(lambda part: part.log_density(values))
+
+    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
+        return self._of_parts(lambda part: part.cdf(values))
+
+    def quantile(self, probability: float) -> Float[np.ndarray, "B n"]:
+        return self._of_parts(lambda part: part.quantile(probability))
+
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "B n"]:
+        return self._of_parts(lambda part: part.crps(values))
+
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num B n"]:
+        return self._of_parts(lambda part: part.draws(rng, num_draws))
+
+    def _of_parts(self, ask: Callable[[PredictiveDistribution], Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
+        found = [None if part is None else np.asarray(ask(part)) for part in self.parts]
+        shape = next(array.shape for array in found if array is not None)
+        return np.stack([np.full(shape, np.nan) if array is None else array for array in found], axis=-2)
+
+
 def deferred(make: Callable[[], PredictiveDistribution], made: PredictiveDistribution) -> PartsPredictive:
     """Distributions that are made again for each call."""
     return PartsPredictive((Deferred(make, np.asarray(made.mean), np.asarray(made.std)),))

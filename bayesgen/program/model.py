@@ -173,6 +173,11 @@ class ConcreteModel(Recipe[Labelled]):
         """The sufficient statistics of rows."""
         return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())))
 
+    @property
+    def is_traceable(self) -> bool:
+        """Whether statistics of dense rows with labels, their scale and the prior can be traced by JAX."""
+        return False
+
     @abc.abstractmethod
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """The schema with the means and variances of columns that default priors need."""

@@ -1,6 +1,9 @@
 """Array helpers that work on NumPy and on JAX arrays alike, so that each formula is written once."""
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
@@ -43,9 +46,31 @@ def validation_of(values: object) -> bool | None:
     return False if is_traced(values) else None
 
 
+_NOTED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.ContextVar("_NOTED", default=None)
+
+
 def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
-    """Whether conditions are known to hold anywhere: of traced ones nothing is known."""
-    return not is_traced(conditions) and bool(np.any(conditions))
+    """Whether conditions are known to hold anywhere: of traced ones nothing is known. See `noted_conditions`."""
+    if not is_traced(conditions):
+        return bool(np.any(conditions))
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.append(jnp.any(conditions))
+    return False
+
+
+@contextlib.contextmanager
+def noted_conditions() -> Iterator[list[Bool[Array, ""]]]:
+    """A block of a traced function in which the conditions of checks are noted, to be looked at once they are known.
+
+    So one compiled function makes many data sets, and says which of them have to be looked at one by one.
+    """
+    noted: list[Bool[Array, ""]] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 def as_float(number: Float[Array, ""] | float) -> Any:

@@ -13,7 +13,7 @@ from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
-from .arrays import namespace
+from .arrays import holds_anywhere, is_traced, namespace
 from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
@@ -136,7 +136,7 @@ def sufficient_statistics(
         measure: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
         keeps_rows: whether other sites have no likelihood, so that rows are retained.
     """
-    for site, likelihood in statistics.items():
+    for site, likelihood in () if is_traced(rows) else statistics.items():
         why_impossible = likelihood.why_impossible(site, rows, np.arange(rows.num_rows))
         if why_impossible is not None:
             raise DataError(why_impossible)
@@ -182,7 +182,7 @@ def summaries_of(
 def _by_label(rows: Rows) -> tuple[Rows, Rows | None]:
     """The rows with a label, and those without, if there are any, which have weights and no labels."""
     codes = rows.labels
-    if codes is None or not len(codes) or codes.min() >= 0:
+    if codes is None or not holds_anywhere(codes < 0):
         return rows, None
     known = np.flatnonzero(codes >= 0)
     others = _taken(rows, np.flatnonzero(codes < 0)) if len(known) else rows

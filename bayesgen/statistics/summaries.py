@@ -16,7 +16,7 @@ from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.typing import Array, Float
 
-from .arrays import Cells, namespace
+from .arrays import Cells, holds_anywhere, namespace
 
 ClassTable: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
 
@@ -175,7 +175,7 @@ def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]
     """
     sizes = _magnitudes(moments)
     wrong = (sizes > MOST_MAGNITUDE) | ((sizes > 0) & (sizes < 1 / MOST_MAGNITUDE))
-    if wrong.any():
+    if holds_anywhere(wrong):
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         size = sizes[place]
         happens = "overflow" if size > MOST_MAGNITUDE else "vanish"
@@ -219,9 +219,9 @@ def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Calla
 
 def _magnitudes(moments: Moments) -> Float[np.ndarray, "..."]:
     """Mean or standard deviation of each column, whichever is larger, in the class where it is largest."""
-    largest = np.finfo(np.float64).max
-    scatter = np.diagonal(moments.scatter, axis1=-2, axis2=-1) if moments.is_matrix else moments.scatter
-    count = np.reshape(moments.count, np.shape(moments.count) + (1,) * (np.ndim(scatter) - np.ndim(moments.count)))
-    scatter, mean = (np.nan_to_num(np.abs(values), nan=largest, posinf=largest) for values in (scatter, moments.mean))
-    sizes = np.maximum(mean, np.sqrt(scatter) / np.sqrt(np.where(count > 0, count, 1.0)))
-    return np.asarray(sizes.max(0) if np.ndim(moments.count) else sizes)
+    largest, xp = np.finfo(np.float64).max, namespace(moments.mean, moments.scatter)
+    scatter = xp.diagonal(moments.scatter, axis1=-2, axis2=-1) if moments.is_matrix else moments.scatter
+    count = xp.reshape(moments.count, np.shape(moments.count) + (1,) * (np.ndim(scatter) - np.ndim(moments.count)))
+    scatter, mean = (xp.nan_to_num(xp.abs(values), nan=largest, posinf=largest) for values in (scatter, moments.mean))
+    sizes = xp.maximum(mean, xp.sqrt(scatter) / xp.sqrt(xp.where(count > 0, count, 1.0)))
+    return xp.asarray(sizes.max(0) if np.ndim(moments.count) else sizes)

@@ -1,0 +1,267 @@
+"""`DataSets`: many training sets of one model and one schema, which are read and encoded once."""
+
+import abc
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_table
+from bayesgen.errors import DataError
+from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.runtime import table_chunks
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Data, Float, Int, Values
+
+from .summaries import Summaries, check_model, labelled_rows
+
+Moments: TypeAlias = tuple[Any, Any, Any, Any]
+"""Means and variances of the columns, and those of the response; each None where it is not known."""
+Scaled: TypeAlias = tuple[Schema, SufficientStatistics]
+
+
+def moments_of(schema: Schema) -> Moments:
+    """The moments that a schema holds, which take no part in its equality."""
+    response = schema.response
+    return schema.mean, schema.variance, *((None, None) if response is None else (response.mean, response.variance))
+
+
+def with_moments(schema: Schema, moments: Moments) -> Schema:
+    """The schema with these moments."""
+    mean, variance, *of_response = moments
+    response = schema.response
+    if response is not None:
+        response = dataclasses.replace(response, mean=of_response[0], variance=of_response[1])
+    return dataclasses.replace(schema, mean=mean, variance=variance, response=response)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DataSets(abc.ABC):
+    """B training sets.
+
+    Attributes:
+        model: the model, with its choices made for the columns.
+        schema: of all sets; without means and variances, unless it is that of a fit.
+    """
+
+    model: ConcreteModel
+    schema: Schema
+
+    @property
+    @abc.abstractmethod
+    def num_sets(self) -> int:
+        """B."""
+
+    @abc.abstractmethod
+    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
+        """The training data of one set."""
+
+    @property
+    @abc.abstractmethod
+    def example(self) -> SufficientStatistics:
+        """Statistics of the form that those of every set have; of no set in particular."""
+
+    @property
+    @abc.abstractmethod
+    def shared(self) -> Any:
+        """The arrays that all sets share, for compiled functions."""
+
+    @property
+    @abc.abstractmethod
+    def of_each(self) -> Any:
+        """The arrays of the sets, (B, ...), for compiled functions."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def statistics_of(model: ConcreteModel, schema: Schema, shared: Any, of_set: Any) -> Scaled:
+        """The schema with the moments that are known before a set is seen, and the statistics of the set. Traceable."""
+
+    @property
+    @abc.abstractmethod
+    def cells_per_set(self) -> float:
+        """Number of cells from which the statistics of one set are computed."""
+
+    def chunks(self) -> list[slice]:
+        """Successive sets whose arrays fit memory together."""
+        return table_chunks(self.num_sets, self.cells_per_set)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SetsOfRows(DataSets):
+    """Sets of weighted rows of one table.
+
+    Attributes:
+        rows: all rows, with labels and without weights.
+        places: positions of the rows of each set, (B, m), padded; None where each set has all rows.
+        weights: their weights, (B, m), 0 for padding.
+    """
+
+    rows: Rows
+    places: Int[np.ndarray, "B m"] | None
+    weights: Float[np.ndarray, "B m"]
+
+    @property
+    def num_sets(self) -> int:
+        return len(self.weights)
+
+    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
+        weights = self.weights[index]
+        counting = np.flatnonzero(weights)
+        if not len(counting):
+            raise DataError("All rows of this set have weight 0. Give some row a positive weight.")
+        rows = self.rows.take(counting if self.places is None else self.places[index, counting])
+        rows = dataclasses.replace(rows, weights=weights[counting])
+        statistics = self.model.summarize(self.schema, rows)
+        unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
+        kept = labelled_rows(self.model, rows) if keeps_rows else None
+        return Summaries(self.model, self.schema, statistics, rows.num_rows, unlabelled, kept)
+
+    @property
+    def example(self) -> SufficientStatistics:
+        return self.model.summarize(self.schema, self.rows)
+
+    @property
+    def shared(self) -> tuple[Moments, Rows]:
+        return moments_of(self.schema), self.rows
+
+    @property
+    def of_each(self) -> tuple[Any, Any]:
+        return self.places, self.weights
+
+    @staticmethod
+    def statistics_of(model: ConcreteModel, schema: Schema, shared: tuple[Moments, Rows], of_set: Any) -> Scaled:
+        (moments, rows), (places, weights) = shared, of_set
+        rows = rows if places is None else rows.take(places)
+        return with_moments(schema, moments), model.summarize(schema, dataclasses.replace(rows, weights=weights))
+
+    @property
+    def cells_per_set(self) -> float:
+        return self.weights.shape[1] * self.rows.cells_per_row * max(1, len(self.schema.classes or ()))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SetsOfSummaries(DataSets):
+    """Sets that are summarised already.
+
+    Attributes:
+        sets: the summaries.
+    """
+
+    sets: Sequence[Summaries]
+
+    @property
+    def num_sets(self) -> int:
+        return len(self.sets)
+
+    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
+        return self.sets[index]
+
+    @property
+    def example(self) -> SufficientStatistics:
+        return self.sets[0].statistics
+
+    @property
+    def shared(self) -> None:
+        return None
+
+    @property
+    def of_each(self) -> tuple[Moments, SufficientStatistics]:
+        each = [(moments_of(summaries.schema), summaries.statistics) for summaries in self.sets]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+    @staticmethod
+    def statistics_of(model: ConcreteModel, schema: Schema, shared: None, of_set: Any) -> Scaled:
+        moments, statistics = of_set
+        return with_moments(schema, moments), statistics
+
+    @property
+    def cells_per_set(self) -> float:
+        return float(sum(np.size(leaf) for leaf in jax.tree.leaves(self.example)))
+
+
+def read_sets(
+    model: Recipe,
+    X: Data | Iterable[tuple] | Iterable[Summaries],
+    y: Values | None,
+    weights: Float[np.ndarray, "B n"] | None,
+    schema: Schema | None,
+) -> DataSets:
+    """The training sets of `fit_many`.
+
+    Raises:
+        DataError: weights that are not (B, n); sets of unlike columns; what `summarize` refuses, naming the set.
+    """
+    check_model(model)
+    if weights is not None:
+        return _weighted_sets(model, read_table(X, y), weights, schema)
+    if y is not None:
+        raise DataError(
+            "fit_many takes weights=(B, n) with X and y, for sets that are weights of one data set; or an iterable of "
+            "(X, y), a set each, without y."
+        )
+    sets: list[Any] = list(X)  # type: ignore[arg-type]
+    if not sets:
+        raise DataError("There are no data sets. Give at least one.")
+    if all(isinstance(each, Summaries) for each in sets):
+        return _summarised_sets(model, sets, schema)
+    return _separate_sets(model, sets, schema)
+
+
+def _weighted_sets(model: Recipe, table: Table, weights: Any, schema: Schema | None) -> SetsOfRows:
+    shares = np.asarray(weights)
+    if shares.ndim != 2 or shares.shape[1] != table.num_rows or not len(shares):
+        raise DataError(f"weights has the shape {shares.shape}, and {table.num_rows} rows want (B, {table.num_rows}).")
+    flat = as_weights(shares.ravel(), shares.size, "weights")
+    return _of_table(model, table, schema, None, np.asarray(flat, np.float64).reshape(shares.shape))
+
+
+def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) -> SetsOfRows:
+    tables = []
+    for index, each in enumerate(sets):
+        if not isinstance(each, tuple) or not 1 <= len(each) <= 3:
+            raise DataError(
+                f"Data set {index} is {type(each).__name__}, and has to be a tuple (X, y) or (X, y, sample_weight), or "
+                "Summaries, as all others are."
+            )
+        try:
+            tables.append(read_table(*each))
+        except DataError as refusal:
+            raise DataError(f"Data set {index}: {refusal}") from refusal
+    sizes = np.array([table.num_rows for table in tables])
+    starts, offsets = np.cumsum(sizes) - sizes, np.arange(sizes.max())
+    is_row = offsets < sizes[:, None]
+    places = np.where(is_row, starts[:, None] + offsets, starts[:, None].clip(max=sizes.sum() - 1))
+    whole = joined_tables(tables)
+    shares = np.ones(whole.num_rows) if whole.weights is None else whole.weights
+    return _of_table(model, whole, schema, places, np.where(is_row, shares[places], 0.0))
+
+
+def _of_table(
+    model: Recipe,
+    table: Table,
+    schema: Schema | None,
+    places: Int[np.ndarray, "B m"] | None,
+    weights: Float[np.ndarray, "B m"],
+) -> SetsOfRows:
+    declared = schema or Schema()
+    if declared.classes is None and table.declared_classes is not None:
+        declared = dataclasses.replace(declared, classes=table.declared_classes)
+    found = model.infer_schema(table, table.labels, declared)
+    concrete = model.concrete(found)
+    rows = dataclasses.replace(concrete.read(found, table), labels=concrete.label_codes(found, table))
+    return SetsOfRows(concrete, found, rows, places, weights)
+
+
+def _summarised_sets(model: Recipe, sets: Sequence[Summaries], schema: Schema | None) -> SetsOfSummaries:
+    if schema is not None:
+        raise DataError("Summaries hold their schema already: leave schema out.")
+    made = [each.made_for(model) for each in sets]
+    for index, each in enumerate(made):
+        if each.schema != made[0].schema:
+            raise DataError(
+                f"Data sets 0 and {index} have different schemas (columns, kinds, categories or classes). Summarise "
+                "all with one schema=Schema(...) that declares all classes and categories."
+            )
+    return SetsOfSummaries(made[0].model, made[0].schema, made)

@@ -1,0 +1,440 @@
+"""`fit_many`: many fits of one model and method, in one compiled call where they have closed forms."""
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from arviz_stats.base import array_stats
+
+from bayesgen.data import Rows, RowsLike, Schema, category_array
+from bayesgen.describe import described
+from bayesgen.errors import BayesgenError, DataError, PredictionError, keywords_stated, warn
+from bayesgen.posteriors import At, ProcessPosterior, chunk_table
+from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.runtime import as_key, bar, check_seed, interrupts_kept, over_chunks, requested, table_chunks, used
+from bayesgen.statistics import noted_conditions
+from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
+
+from .data_sets import DataSets, Scaled, SetsOfRows, moments_of, read_sets, with_moments
+from .export import axes, datatree
+from .fit import Fit
+from .problem import ClosedSolution, Method
+from .summaries import Summaries
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FitBatch(Sequence[Fit], abc.ABC):
+    """The fits of B data sets by one model and method: a sequence of `Fit`.
+
+    `predict` takes it as it takes a fit, and its answer has a leading axis (B). Sets whose fit is refused have NaN in
+    all arrays; asking for such a fit raises its error.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        sets: the training sets.
+        parameters: name -> (B, ...), the `parameters` of each fit; of chains of which a summary is kept, their means.
+        log_evidence: log probability of each training set, where the method gives it, else None.
+        refused: index of a set -> the error of its fit.
+        attributes: how the fits came about. "path" says whether in one call or one by one, and why.
+        seed: of the fits.
+    """
+
+    model: Any
+    method: Method
+    sets: DataSets
+    parameters: dict[str, Shaped[np.ndarray, "B ..."]]
+    log_evidence: Float[np.ndarray, " B"] | None
+    refused: Mapping[int, BayesgenError]
+    attributes: dict[str, Any]
+    seed: Seed
+
+    def __len__(self) -> int:
+        return self.sets.num_sets
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of all sets; a fit's own has the means and variances of its set besides."""
+        return self.sets.schema
+
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return category_array(self.schema.classes or ())
+
+    def read(self, X: RowsLike) -> Rows:
+        """Rows of new data, as the fits read them: see `Fit.read`."""
+        return self[self.known[0]].read(X)
+
+    @property
+    def known(self) -> list[int]:
+        """Indices of the sets that have a fit.
+
+        Raises:
+            FitError: where there is none, with the error of the first set.
+        """
+        known = [index for index in range(len(self)) if index not in self.refused]
+        if not known:
+            raise self.refused[0]
+        return known
+
+    @property
+    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        """Rank-normalised split R-hat of each parameter of each fit; None without chains."""
+        return None
+
+    @property
+    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        """Bulk effective sample size of each parameter of each fit; None without chains."""
+        return None
+
+    @abc.abstractmethod
+    def _fit(self, index: int) -> Fit:
+        """The fit of a set that is not refused."""
+
+    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
+        """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them."""
+        return None
+
+    @overload
+    def __getitem__(self, index: int) -> Fit: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Fit]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        if place in self.refused:
+            raise self.refused[place]
+        return self._fit(place)
+
+    def __iter__(self) -> Iterator[Fit]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        lines = {
+            "method": repr(self.method),
+            "path": str(self.attributes["path"]),
+            "refused": f"{len(self.refused)}: see batch.refused" if self.refused else None,
+            "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
+        }
+        return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
+
+    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
+        """Export to an `xarray.DataTree` as `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
+
+        Refused sets are left out: the coordinate of `data_set` has the indices of the others.
+        """
+        exported, kept = [], self.known
+        for index in kept:
+            posterior = self[index].posterior
+            assert isinstance(posterior, ProcessPosterior)
+            exported.append(posterior.exported(int(num_draws), jax.random.fold_in(as_key(seed), index)))
+        groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *(each.groups for each in exported))
+        coords, dims = axes(self[kept[0]])
+        dims_of = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
+        about = self.attributes | {"method": repr(self.method)}
+        return datatree(dataclasses.replace(exported[0], groups=groups), {"data_set": kept, **coords}, dims_of, about)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ClosedFits(FitBatch):
+    """Fits in closed form, whose numbers came from one compiled call. Each is made when it is asked for.
+
+    Attributes:
+        solution: of all sets, (B, ...).
+    """
+
+    solution: ClosedSolution
+
+    def _fit(self, index: int) -> Fit:
+        return _fit_of_set(self.model, self.method, self.sets, index, self.seed)
+
+    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
+        if is_sparse(rows) or not self.solution.can(at):
+            return None
+        size = table_chunks(len(self), rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))[0].stop
+        with jax.enable_x64(True):
+            table, is_noted = over_chunks(
+                lambda solution: _tables(solution, rows, at=at), self.solution, len(self), size
+            )
+        for index in map(int, np.flatnonzero(is_noted)):
+            if index not in self.refused:
+                self[index].log_joint(rows, at=at)  # raises, unless nothing is wrong
+        table[list(self.refused)] = np.nan
+        return table
+
+
+@functools.partial(jax.jit, static_argnames="at")
+def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Array, "B n K"], Bool[Array, " B"]]:
+    """Tables of log-joints, and which of the solutions have to be looked at one by one."""
+
+    def of_solution(solution: ClosedSolution) -> tuple[Array, Array]:
+        with noted_conditions() as noted:
+            table = chunk_table(solution.densities(at), rows, slice(None))
+        return table, _hold(noted)
+
+    return jax.vmap(of_solution)(solutions)
+
+
+def _hold(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
+    return jnp.any(jnp.stack(conditions)) if conditions else jnp.asarray(False)
+
+
+def is_sparse(rows: Rows) -> bool:
+    """Whether a site has sparse cells, which compiled functions do not take."""
+    return any(hasattr(values, "tocsr") for values in rows.values.values())
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SeparateFits(FitBatch):
+    """Fits made one by one.
+
+    Attributes:
+        fits: the fits; None where one is refused, or where a summary alone is kept.
+        diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
+    """
+
+    fits: Sequence[Fit | None]
+    diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
+
+    @property
+    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        return self.diagnostics.get("rhat")
+
+    @property
+    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        return self.diagnostics.get("ess")
+
+    def _fit(self, index: int) -> Fit:
+        fit = self.fits[index]
+        if fit is None:
+            raise PredictionError(
+                "keep='summary' keeps the means and diagnostics of draws, and no draws. Fit with keep='draws' for fits "
+                "and predictions."
+            )
+        return fit
+
+
+@keywords_stated
+def fit_many(
+    model: Recipe,
+    X: Data | Iterable[tuple] | Iterable[Summaries],
+    y: Values | None = None,
+    *,
+    weights: Float[np.ndarray, "B n"] | None = None,
+    method: Method,
+    schema: Schema | None = None,
+    seed: Seed = 0,
+    keep: Literal["draws", "summary"] = "draws",
+    progress: bool | None = None,
+    device: str | None = None,
+) -> FitBatch:
+    """Fit one model to many data sets by one method.
+
+    The data are read and encoded once, with one schema: classes and categories are those of all sets together, and so
+    are the edges of bins. Default priors are resolved set by set: each fit is that of `fit` with the batch's schema.
+
+    Args:
+        model: as `fit` takes it; not an average, nor a concept learner.
+        X, y: one data set, with weights; or X an iterable of data sets and no y: tuples (X,), (X, y) or
+            (X, y, sample_weight), or `Summaries` with one schema.
+        weights: (B, n) nonnegative frequency weights of the rows of X, one row a data set. Bootstrap samples, folds and
+            subsets are weights of one data set.
+        method: as `fit` takes it.
+        schema: declarations for the columns; the rest is inferred from all sets together.
+        seed: integer or JAX key; set i is fitted with `jax.random.fold_in(key, i)`.
+        keep: "draws", or "summary": the means and diagnostics of draws alone, in little memory.
+        progress: whether to show progress on standard error; None means in a terminal.
+        device: as `fit` takes it.
+
+    Exact and point fits of complete data are one compiled call; others are made one by one, as
+    `batch.attributes["path"]` says.
+
+    Raises:
+        DataError: data that no set can have: weights of another shape, columns that differ between sets.
+
+    The error of a single set stands in `batch.refused`, by the index of the set.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [3.0], [7.0], [8.0], [9.0]], ["a", "a", "a", "b", "b", "b"]
+    >>> weights = np.random.default_rng(0).multinomial(6, [1 / 6] * 6, size=100)  # bootstrap samples
+    >>> batch = fit_many(bg.NaiveBayes(), X, y, weights=weights, method=bg.Exact())
+    >>> batch.log_evidence.shape, batch.parameters["real_mean"].shape
+    ((100,), (100, 2, 1))
+    >>> bg.predict(batch, [[2.5], [6.0]], rule=bg.BMA()).probabilities.shape
+    (100, 2, 2)
+    """
+    if not isinstance(method, Method):
+        raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+    if keep not in ("draws", "summary"):
+        raise DataError(f"keep must be 'draws' or 'summary', got {keep!r}.")
+    check_seed(seed)
+    with requested(device), interrupts_kept():
+        sets = read_sets(model, X, y, weights, schema)
+        why_separate = _why_separate(sets, method)
+        if why_separate is None:
+            return _closed_fits(model, method, sets, seed)
+        return _separate_fits(model, method, sets, seed, keep == "summary", why_separate, progress)
+
+
+def _why_separate(sets: DataSets, method: Method) -> str | None:
+    """The reason why fits are made one by one; None where one compiled call makes all."""
+    concrete, statistics = sets.model, sets.example
+    if not concrete.is_traceable:
+        return f"one by one: {type(concrete).__name__} is not traceable"
+    conjugate = concrete.conjugate(concrete.with_scale(sets.schema, statistics.summaries))
+    if not method.has_closed_form(conjugate):
+        return f"one by one: {type(method).__name__} has no closed form of this model"
+    if not statistics.is_complete:
+        return "one by one: labels or cells are missing"
+    if isinstance(sets, SetsOfRows) and is_sparse(sets.rows):
+        return "one by one: the rows are sparse"
+    return None
+
+
+def _fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
+    summaries = sets.summaries(index, method.needs_rows)
+    fit = method.trained(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
+    return dataclasses.replace(fit, model=model)
+
+
+def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
+    size = sets.chunks()[0].stop
+    with jax.enable_x64(True):
+        plain = with_moments(sets.schema, (None, None, None, None))
+        solve = functools.partial(
+            _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
+        )
+        solution, is_noted = over_chunks(solve, sets.of_each, sets.num_sets, size)
+    refused: dict[int, BayesgenError] = {}
+    with _each_warning_once(sets.num_sets) as noted:
+        for index in map(int, np.flatnonzero(is_noted)):
+            with noted(index):
+                try:
+                    _fit_of_set(model, method, sets, index, seed)
+                except BayesgenError as refusal:
+                    refused[index] = refusal
+    for leaf in jax.tree.leaves((solution.parameters, solution.log_evidence)):
+        leaf[list(refused)] = np.nan
+    return ClosedFits(
+        model=model,
+        method=method,
+        sets=sets,
+        parameters=solution.parameters,
+        log_evidence=solution.log_evidence,
+        refused=refused,
+        attributes={"path": "one compiled call", "device": used()},
+        seed=seed,
+        solution=solution,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "statistics_of"))
+def _solutions(
+    shared: Any,
+    sets: Any,
+    *,
+    model: ConcreteModel,
+    schema: Schema,
+    method: Method,
+    statistics_of: Callable[..., Scaled],
+) -> tuple[ClosedSolution, Bool[Array, " B"]]:
+    """The fits of all sets, and which of them have to be looked at one by one: something is refused, or warned of."""
+
+    def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
+        with noted_conditions() as noted:
+            known, statistics = statistics_of(model, schema, shared, arrays)
+            scaled = model.with_scale(known, statistics.summaries)
+            solution = method.closed_form(model.conjugate(scaled), statistics)
+        _, variance, _, of_response = moments_of(scaled)
+        is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
+        return solution, _hold([*noted, *is_constant, statistics.class_weights.sum() == 0])
+
+    return jax.vmap(of_set)(sets)
+
+
+def _separate_fits(
+    model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, path: str, progress: bool | None
+) -> SeparateFits:
+    fits: list[Fit | None] = []
+    refused: dict[int, BayesgenError] = {}
+    with _each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
+        for index in range(sets.num_sets):
+            with noted(index):
+                try:
+                    fits.append(_fit_of_set(model, method, sets, index, seed))
+                except BayesgenError as refusal:
+                    fits.append(None)
+                    refused[index] = refusal
+            advance(1)
+    some = next((fit for fit in fits if fit is not None), None)
+    if some is None:
+        raise refused[0]
+    is_sampled = some.is_sampled
+    parameters = _stacked(fits, _means if is_sampled and are_summaries else lambda fit: fit.parameters)
+    evidence = None if some.log_evidence is None else _stacked(fits, lambda fit: np.asarray(fit.log_evidence))
+    diagnostics = {name: _stacked(fits, of_fit) for name, of_fit in DIAGNOSTICS.items()} if is_sampled else {}
+    return SeparateFits(
+        model=model,
+        method=method,
+        sets=sets,
+        parameters=parameters,
+        log_evidence=evidence,
+        refused=refused,
+        attributes={"path": path, "device": used()},
+        seed=seed,
+        fits=[None] * len(fits) if is_sampled and are_summaries else fits,
+        diagnostics=diagnostics,
+    )
+
+
+def _means(fit: Fit) -> dict[str, np.ndarray]:
+    return {name: draws.mean((0, 1)) for name, draws in fit.parameters.items()}
+
+
+def _diagnosed(diagnose: Callable[..., np.ndarray], fit: Fit) -> dict[str, np.ndarray]:
+    return {name: diagnose(draws, chain_axis=0, draw_axis=1) for name, draws in fit.parameters.items()}
+
+
+DIAGNOSTICS: dict[str, Callable[[Fit], dict[str, np.ndarray]]] = {
+    "rhat": functools.partial(_diagnosed, array_stats.rhat),
+    "ess": functools.partial(_diagnosed, array_stats.ess),
+}
+
+
+def _stacked(fits: Sequence[Fit | None], ask: Callable[[Fit], Any]) -> Any:
+    """Arrays of all fits, (B, ...); NaN where there is no fit."""
+    found = [None if fit is None else ask(fit) for fit in fits]
+    some = next(arrays for arrays in found if arrays is not None)
+    absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), some)
+    return jax.tree.map(lambda *arrays: np.stack(arrays), *(absent if arrays is None else arrays for arrays in found))
+
+
+@contextlib.contextmanager
+def _each_warning_once(num_sets: int) -> Iterator[Callable[[int], contextlib.AbstractContextManager[None]]]:
+    """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count."""
+    found: dict[tuple[type[Any], str], list[int]] = {}
+
+    @contextlib.contextmanager
+    def noted(index: int) -> Iterator[None]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            found.setdefault((warning.category, str(warning.message)), []).append(index)
+
+    yield noted
+    for (category, message), indices in found.items():
+        more = f" and {len(indices) - 1} more of {num_sets}" if len(indices) > 1 else ""
+        warn(f"Data set {indices[0]}{more}: {message}", category)

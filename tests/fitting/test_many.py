@@ -1,0 +1,211 @@
+"""Many fits at once are the fits of each data set alone."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from counting import compilations
+
+import bayesgen as bg
+from bayesgen.fitting import FitBatch
+from tests.models import response_cases
+from tests.models.cases import CASES, ROWS
+
+SETS = 4
+
+
+@pytest.fixture
+def weights():
+    return np.random.default_rng(5).multinomial(ROWS, [1 / ROWS] * ROWS, size=SETS) + 0.01
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+METHODS = {"Exact": bg.Exact(), "MAP": bg.MAP(), "MLE": bg.MLE()}
+QUICK = {
+    ("naive Bayes", "Exact"),
+    ("discriminant, tied", "Exact"),
+    ("multinomial, sparse", "MAP"),
+    ("own blocks", "MLE"),
+}
+QUICK |= {("naive Bayes, words", "Exact"), ("discriminant, full", "MAP"), ("naive Bayes, bins stated", "Exact")}
+EVERY_PAIR = [
+    pytest.param(name, method, marks=() if (name, method) in QUICK else pytest.mark.slow)
+    for name in CASES
+    for method in METHODS
+]
+
+
+@pytest.mark.parametrize("name, method", EVERY_PAIR)
+def test_each_fit_is_that_of_its_data_alone(name, method, weights):
+    case, method = CASES[name], METHODS[method]
+    batch = bg.fit_many(case.model, *case.data, weights=weights, method=method)
+    fits = [bg.fit(case.model, *case.data, method=method, sample_weight=row, schema=batch.schema) for row in weights]
+    for key, values in batch.parameters.items():
+        close(values, [fit.parameters[key] for fit in fits])
+        close(values[1], batch[1].parameters[key])
+    if fits[0].log_evidence is None:
+        assert batch.log_evidence is None
+    else:
+        close(batch.log_evidence, [fit.log_evidence for fit in fits])
+    assert batch[2] == fits[2] and not batch.refused
+
+
+RULES = {"mean": bg.PlugIn(), "mode": bg.PlugIn("mode"), "bma": bg.BMA()}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["naive Bayes", "discriminant, tied", "multinomial, sparse", "naive Bayes, words"])
+def test_predictions_have_the_data_sets_first(name, rule, weights):
+    case = CASES[name]
+    batch = bg.fit_many(case.model, *case.data, weights=weights, method=bg.Exact())
+    answer = bg.predict(batch, case.new, rule=RULES[rule])
+    each = [bg.predict(fit, case.new, rule=RULES[rule]) for fit in batch]
+    close(answer.log_probabilities, [one.log_probabilities for one in each])
+    close(answer.log_marginal, [one.log_marginal for one in each])
+    close(answer.entropy, [one.entropy for one in each])
+    assert answer.labels.tolist() == [one.labels.tolist() for one in each]
+    assert answer.classes.tolist() == each[0].classes.tolist()
+
+
+@pytest.mark.parametrize("name", response_cases.CASES)
+def test_regressions_answer_with_the_data_sets_first(name):
+    case = response_cases.CASES[name]
+    X, y = case.data
+    weights = np.random.default_rng(2).integers(1, 4, (3, len(y))).astype(float)
+    batch = bg.fit_many(case.model, X, y, weights=weights, method=bg.Exact())
+    answer = bg.predict(batch, X, rule=bg.BMA())
+    each = [
+        bg.predict(bg.fit(case.model, X, y, sample_weight=row, method=bg.Exact()), X, rule=bg.BMA()) for row in weights
+    ]
+    close(answer.mean, [one.mean for one in each])
+    close(answer.log_density(y), [one.log_density(y) for one in each])
+    close(answer.quantile([0.1, 0.5]), [one.quantile([0.1, 0.5]) for one in each])
+    close(answer.crps(y), [one.crps(y) for one in each])
+    assert answer.draws(2).shape == (2, 3, len(y))
+
+
+def sets_of_three_sizes():
+    rng = np.random.default_rng(8)
+    return [(rng.normal(size=(size, 2)) + np.arange(size)[:, None] % 3, np.arange(size) % 3) for size in (7, 19, 11)]
+
+
+@pytest.mark.parametrize("form", ["arrays", "frames", "mappings", "summaries"])
+def test_data_sets_may_have_unlike_numbers_of_rows(form):
+    sets, model = sets_of_three_sizes(), bg.GaussianDiscriminant("tied")
+    named = [({"a": X[:, 0], "b": X[:, 1]}, y) for X, y in sets]
+    given = {
+        "arrays": sets,
+        "frames": [(pd.DataFrame(X), y) for X, y in named],
+        "mappings": named,
+        "summaries": [bg.summarize(model, X, y) for X, y in sets],
+    }[form]
+    batch = bg.fit_many(model, iter(given), method=bg.Exact())
+    assert isinstance(batch, FitBatch) and len(batch) == 3 and batch.attributes["path"] == "one compiled call"
+    fits = [bg.fit(model, X, y, method=bg.Exact()) for X, y in sets]
+    close(batch.log_evidence, [fit.log_evidence for fit in fits])
+    close(batch.parameters["real_covariance"], [fit.parameters["real_covariance"] for fit in fits])
+    several = [
+        X[:5] if form in ("arrays", "summaries") else pd.DataFrame(X).iloc[:5]
+        for X, _ in (given if form == "frames" else sets)
+    ]
+    if form != "mappings":
+        answer = bg.predict(batch, several, rule=bg.BMA())
+        close(
+            answer.probabilities,
+            [bg.predict(fit, X[:5], rule=bg.BMA()).probabilities for fit, (X, _) in zip(fits, sets, strict=True)],
+        )
+
+
+def test_classes_and_categories_are_those_of_all_sets():
+    sets = [({"sky": ["grey", "blue"]}, ["a", "b"]), ({"sky": ["red", "red"]}, ["b", "c"])]
+    batch = bg.fit_many(bg.NaiveBayes(), sets, method=bg.Exact())
+    assert batch.classes.tolist() == ["a", "b", "c"]
+    assert batch.parameters["categorical_3_probs"].shape == (2, 3, 1, 3)
+    schema = bg.Schema(classes=["a", "b", "c"], categories={"sky": ["blue", "grey", "red"]})
+    for index, (X, y) in enumerate(sets):
+        close(batch.log_evidence[index], bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact(), schema=schema).log_evidence)
+
+
+def test_a_set_that_is_refused_is_nan_and_raises_its_error():
+    X, y = [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"]
+    weights = [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], [2, 1, 1, 1]]
+    batch = bg.fit_many(bg.NaiveBayes(), X, y, weights=weights, method=bg.MLE())
+    assert sorted(batch.refused) == [1, 2]
+    assert (
+        np.isnan(batch.parameters["real_mean"][[1, 2]]).all()
+        and np.isfinite(batch.parameters["real_mean"][[0, 3]]).all()
+    )
+    with pytest.raises(bg.FitError, match=r"'b'.*no estimate"):
+        batch[1]
+    with pytest.raises(bg.DataError, match="weight 0"):
+        batch[2]
+    answer = bg.predict(batch, [[1.5], [8.0]], rule=bg.PlugIn())
+    assert np.isnan(answer.probabilities[[1, 2]]).all() and answer.labels[1].tolist() == [None, None]
+    close(answer.probabilities[3], bg.predict(batch[3], [[1.5], [8.0]], rule=bg.PlugIn()).probabilities)
+
+
+def test_a_warning_is_shown_once_with_its_count():
+    X, y = [[1.0, 3.0], [2.0, 3.0], [7.0, 3.0], [9.0, 3.0]], ["a", "a", "b", "b"]
+    with pytest.warns(
+        bg.ConstantColumnWarning, match=r"Data set 0 and 4 more of 5: Constant columns \['x1'\]"
+    ) as caught:
+        bg.fit_many(bg.NaiveBayes(), X, y, weights=np.ones((5, 4)), method=bg.Exact())
+    assert len(caught) == 1
+
+
+def test_a_schema_with_moments_keeps_its_prior():
+    X, y = sets_of_three_sizes()[1]
+    first = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    weights = np.random.default_rng(1).integers(1, 5, (3, len(y)))
+    batch = bg.fit_many(bg.NaiveBayes(), X, y, weights=weights, method=bg.Exact(), schema=first.schema)
+    for index, row in enumerate(weights):
+        fit = bg.fit(bg.NaiveBayes(), X, y, sample_weight=row, method=bg.Exact(), schema=first.schema)
+        close(batch.log_evidence[index], fit.log_evidence)
+        assert fit.prior["real"] == first.prior["real"] == batch[index].prior["real"]
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+def test_chains_are_those_of_the_folded_seed_and_are_diagnosed():
+    X, y = sets_of_three_sizes()[1]
+    method, weights = bg.NUTS(num_warmup=50, num_samples=60, num_chains=2), np.ones((2, len(y)))
+    batch = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, method=method, seed=3)
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=method, seed=jax.random.fold_in(jax.random.key(3), 1))
+    draws = batch.parameters["real_mean"]
+    assert draws.shape == (2, 2, 60, 3, 2) and np.array_equal(draws[1], fit.parameters["real_mean"])
+    assert not np.array_equal(draws[0], draws[1])
+    assert batch.rhat["real_mean"].shape == (2, 3, 2)
+    tree = batch.to_datatree()
+    assert tree["posterior"]["real_mean"].dims[:3] == ("chain", "draw", "data_set")
+    kept = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, method=method, seed=3, keep="summary")
+    close(kept.parameters["real_mean"], draws.mean((1, 2)))
+    with pytest.raises(bg.PredictionError, match="keep='draws'"):
+        bg.predict(kept, X, rule=bg.BMA())
+
+
+def test_what_is_no_batch_is_refused():
+    X, y = sets_of_three_sizes()[0]
+    with pytest.raises(bg.DataError, match=r"shape \(7,\), and 7 rows want \(B, 7\)"):
+        bg.fit_many(bg.NaiveBayes(), X, y, weights=np.ones(7), method=bg.Exact())
+    with pytest.raises(bg.DataError, match="weights=\\(B, n\\)"):
+        bg.fit_many(bg.NaiveBayes(), X, y, method=bg.Exact())
+    with pytest.raises(bg.DataError, match="no data sets"):
+        bg.fit_many(bg.NaiveBayes(), [], method=bg.Exact())
+    with pytest.raises(bg.DataError, match=r"Data sets 0 and 1 .*same columns"):
+        bg.fit_many(bg.NaiveBayes(), [(X, y), (X[:, :1], y)], method=bg.Exact())
+    with pytest.raises(bg.DataError, match="Data set 1: "):
+        bg.fit_many(bg.NaiveBayes(), [(X, y), (X, y[:3])], method=bg.Exact())
+    batch = bg.fit_many(bg.NaiveBayes(), [(X, y), (X, y)], method=bg.Exact())
+    with pytest.raises(bg.DataError, match=r"3 tables .* 2 fits"):
+        bg.predict(batch, [X, X, X], rule=bg.BMA())
+
+
+def test_a_second_batch_compiles_nothing():
+    X, y = sets_of_three_sizes()[1]
+    weights = np.random.default_rng(1).integers(1, 5, (2, 3, len(y)))
+    bg.predict(bg.fit_many(bg.NaiveBayes(), X, y, weights=weights[0], method=bg.Exact()), X, rule=bg.BMA())
+    with compilations() as compiled:
+        bg.predict(bg.fit_many(bg.NaiveBayes(), X + 1, y, weights=weights[1], method=bg.Exact()), X - 1, rule=bg.BMA())
+    assert not compiled
