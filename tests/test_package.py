@@ -140,6 +140,7 @@ def shown_at_door(room):
     return frozenset(alias.asname or alias.name for node in imports for alias in node.names)
 
 
+@functools.cache
 def imports_of(module):
     """The modules of the package that a module imports, at its top or in a function, but not for types."""
     path = MODULES[module]
@@ -167,7 +168,7 @@ def imports_of(module):
                 name = name.rpartition(".")[0]
             if name and name not in (module, bayesgen.__name__):
                 found.add(name)
-    return found
+    return frozenset(found)
 
 
 def room_of(module):
