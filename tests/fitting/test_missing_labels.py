@@ -71,7 +71,7 @@ def test_the_objective_never_falls(name, has_prior, assignment):
     case = CASES[name]
     X, y = case.data
     problem = prepare(case.model, X, hidden(y), sample_weight=np.random.default_rng(1).integers(1, 4, ROWS))
-    options = Options(3, hard=assignment == "hard")
+    options = Options(1, hard=assignment == "hard")
     objective = CompleteDataObjective.of(problem.conjugate, has_prior)
     search = search_by_em(problem, problem.conjugate, objective, problem.data.statistics, options)
     objectives = np.asarray(search.best.objectives)
@@ -96,12 +96,12 @@ def test_cells_may_be_missing_too(name):
         problem.conjugate,
         CompleteDataObjective.of(problem.conjugate, has_prior=True),
         problem.data.statistics,
-        Options(2),
+        Options(1),
     )
     objectives = np.asarray(search.best.objectives)
     assert len(objectives) > 2 and search.best.converged
     assert (np.diff(objectives) >= -1e-11 * np.abs(objectives[-1])).all()
-    fit = bg.fit(case.model, masked, hidden(y), method=bg.MAP(num_starts=2))
+    fit = bg.fit(case.model, masked, hidden(y), method=bg.MAP(num_starts=1))
     table = fit.log_joint(masked)
     codes = np.array([-1 if label is None else fit.classes.tolist().index(label) for label in hidden(y)])
     of_rows = np.where(codes < 0, np.logaddexp.reduce(table, axis=1), table[np.arange(ROWS), codes])
