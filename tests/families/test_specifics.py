@@ -83,16 +83,12 @@ def test_gamma_poisson_evidence_by_integration():
 def test_normal_evidence_by_integration():
     rows, family = np.array([0.3, 1.9, -0.4]), NormalInverseGamma(0.5, 0.7, 2.6, 1.3)
 
-    def density(mean, variance):
-        prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(mean, 0.5, np.sqrt(variance / 0.7))
-        return prior * np.prod(stats.norm.pdf(rows, mean, np.sqrt(variance)))
-
-    def of_variance(log_variance):
-        variance = np.exp(log_variance)
-        width = 12 * np.sqrt(variance)
-        return variance * integrate.quad(density, 0.5 - width, 0.7 + width, args=(variance,), epsrel=1e-8)[0]
-
-    expected = integrate.quad(of_variance, -4, 5, epsrel=1e-7)[0]
+    variance = np.exp(np.linspace(-4, 5, 401))[:, None]
+    mean = 0.6 + 13 * np.sqrt(variance) * np.linspace(-1, 1, 401)
+    prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(mean, 0.5, np.sqrt(variance / 0.7))
+    density = prior * np.prod([stats.norm.pdf(row, mean, np.sqrt(variance)) for row in rows], axis=0)
+    of_variance = variance[:, 0] * integrate.simpson(density, mean)
+    expected = integrate.simpson(of_variance, np.log(variance[:, 0]))
     close(np.exp(family.log_evidence(rows)), expected, rtol=1e-5)
 
 
