@@ -125,8 +125,9 @@ def test_batches_broadcast_expand_and_map():
     ]
     close(np.exp(chain.expand((2, 5)).log_prob(values)), expected)
     close(np.exp(chain.log_prob(values)), expected)
-    assert chain.expand((2, 5)).sample(jax.random.key(0), (7,)).shape == (7, 2, 5, 3)
-    mapped = jax.vmap(lambda i, t, v: bg.MarkovChain(i[0], t[0], length=3).log_prob(v))(initial, transition, values[0])
+    assert jax.eval_shape(lambda key: chain.expand((2, 5)).sample(key, (7,)), jax.random.key(0)).shape == (7, 2, 5, 3)
+    one = jax.vmap(lambda i, t, v: bg.MarkovChain(i[0], t[0], length=3).log_prob(v))
+    mapped = jax.jit(one)(initial, transition, values[0])
     close(np.exp(mapped), expected[0])
     leaves, structure = jax.tree.flatten(chain)
     close(jax.tree.unflatten(structure, leaves).log_prob(values), chain.log_prob(values))
