@@ -136,11 +136,10 @@ def test_a_bound_built_in_is_a_program_and_nothing_more(rng):
     assert dict(bare.plan.compressed) == dict(own.plan.compressed) and bare.plan.rowwise == ()
     assert bare.structure == own.structure
     rows = {name: np.asarray(value, float) for name, value in attributes.items()}
+    shapes = dict(own.structure.latents)
+    latents = {name: rng.uniform(0.2, 0.8, shape) for name, shape in shapes.items()}
+    latents["class_probs"] = np.array([0.3, 0.7])
     with jax.enable_x64(True):
-        draw = lambda key: handlers.trace(handlers.seed(own, key)).get_trace(3)  # noqa: E731
-        sites = jax.jit(lambda key: {name: site["value"] for name, site in draw(key).items()}, compiler_options=QUICKLY)
-        drawn = sites(jax.random.key(2))
-        latents = {name: np.asarray(drawn[name]) for name in own.latents}
         values = {**latents, "real": rows["real"], "binary": rows["binary"].astype(int), "y": y}
         expected = float(reference_density(own, len(y))(values, {}))
     names = np.array(["ash", "elm"])
