@@ -3,7 +3,7 @@
 from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical
 from .category_values import as_category, category_array, labelled, with_category
-from .chunks import naming_origin, read_tables, row_chunks, warn_of_unknown
+from .chunks import is_chunked, naming_origin, read_tables, row_chunks, warn_of_unknown
 from .columns import PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
@@ -80,6 +80,7 @@ __all__ = [
     "filled_up",
     "fingerprint",
     "fitted_basis",
+    "is_chunked",
     "joined_rows",
     "joined_tables",
     "labelled",

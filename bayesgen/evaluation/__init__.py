@@ -3,6 +3,7 @@
 from .answers import Answer
 from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
+from .prequential import Prequential, prequential
 from .targets import ClassTarget as ClassTarget
 from .targets import ContinuousTarget as ContinuousTarget
 from .targets import DensityTarget as DensityTarget
@@ -11,4 +12,4 @@ from .targets import Scored as Scored
 from .targets import signed as signed
 
 # public names; the other ones are for other rooms
-__all__ = ["Answer", "Comparison", "compare"]
+__all__ = ["Answer", "Comparison", "Prequential", "compare", "prequential"]

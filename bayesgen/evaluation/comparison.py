@@ -354,7 +354,7 @@ def _ask(
 ) -> Iterator[tuple[Answer, Any]]:
     """Each pair's answer, with the prediction or the error that refused it."""
     learned: dict[Method, _Attempt] = {}
-    for (method, rule), (method_name, rule_name) in zip(pairs, _names_of(pairs), strict=True):
+    for (method, rule), (method_name, rule_name) in zip(pairs, names_of(pairs), strict=True):
         if method not in learned:
             learned[method] = _Attempt.at(learn, method=method)
         fitted = asked = learned[method]
@@ -379,7 +379,7 @@ def _ask(
         )
 
 
-def _names_of(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+def names_of(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
     """Names of the pairs: types, or in full where two pairs would have the same name."""
     short = [(type(method).__name__, _rule_name(method, rule)) for method, rule in pairs]
     return [

@@ -1,10 +1,16 @@
 """Training: a method turns a model and data into a `Fit`."""
 
+from .data_sets import UNKNOWN_MOMENTS as UNKNOWN_MOMENTS
+from .data_sets import SetsOfRows as SetsOfRows
+from .data_sets import read_sets as read_sets
+from .data_sets import with_moments as with_moments
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
 from .fit import Trained as Trained
 from .many import FitBatch, fit_many
+from .many import any_of as any_of
+from .many import why_separate as why_separate
 from .nuts import NUTS
 from .nuts import about as about
 from .nuts import fit_of_draws as fit_of_draws

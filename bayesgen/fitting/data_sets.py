@@ -19,6 +19,7 @@ from .summaries import Summaries, check_model, labelled_rows
 
 Moments: TypeAlias = tuple[Any, Any, Any, Any]
 """Means and variances of the columns, and those of the response; each None where it is not known."""
+UNKNOWN_MOMENTS: Moments = (None, None, None, None)
 Scaled: TypeAlias = tuple[Schema, SufficientStatistics]
 
 
@@ -112,7 +113,10 @@ class SetsOfRows(DataSets):
         if not len(counting):
             raise DataError("All rows of this set have weight 0. Give some row a positive weight.")
         rows = self.rows.take(counting if self.places is None else self.places[index, counting])
-        rows = dataclasses.replace(rows, weights=weights[counting])
+        return self.of_rows(dataclasses.replace(rows, weights=weights[counting]), keeps_rows)
+
+    def of_rows(self, rows: Rows, keeps_rows: bool = False) -> Summaries:
+        """Training data of some rows, which may be none."""
         statistics = self.model.summarize(self.schema, rows)
         unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
         kept = labelled_rows(self.model, rows) if keeps_rows else None

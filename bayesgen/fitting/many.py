@@ -22,7 +22,7 @@ from bayesgen.runtime import as_key, bar, check_seed, interrupts_kept, over_chun
 from bayesgen.statistics import noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
 
-from .data_sets import DataSets, Scaled, SetsOfRows, moments_of, read_sets, with_moments
+from .data_sets import UNKNOWN_MOMENTS, DataSets, Scaled, SetsOfRows, moments_of, read_sets, with_moments
 from .export import axes, datatree
 from .fit import Fit
 from .problem import ClosedSolution, Method
@@ -158,7 +158,7 @@ class ClosedFits(FitBatch):
     solution: ClosedSolution
 
     def _fit(self, index: int) -> Fit:
-        return _fit_of_set(self.model, self.method, self.sets, index, self.seed)
+        return fit_of_set(self.model, self.method, self.sets, index, self.seed)
 
     def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
         if is_sparse(rows) or not self.solution.can(at):
@@ -182,12 +182,13 @@ def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Arr
     def of_solution(solution: ClosedSolution) -> tuple[Array, Array]:
         with noted_conditions() as noted:
             table = chunk_table(solution.densities(at), rows, slice(None))
-        return table, _hold(noted)
+        return table, any_of(noted)
 
     return jax.vmap(of_solution)(solutions)
 
 
-def _hold(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
+def any_of(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
+    """Whether one of several conditions holds. Traceable."""
     return jnp.any(jnp.stack(conditions)) if conditions else jnp.asarray(False)
 
 
@@ -282,13 +283,13 @@ def fit_many(
     check_seed(seed)
     with requested(device), interrupts_kept():
         sets = read_sets(model, X, y, weights, schema)
-        why_separate = _why_separate(sets, method)
-        if why_separate is None:
+        reason = why_separate(sets, method)
+        if reason is None:
             return _closed_fits(model, method, sets, seed)
-        return _separate_fits(model, method, sets, seed, keep == "summary", why_separate, progress)
+        return _separate_fits(model, method, sets, seed, keep == "summary", reason, progress)
 
 
-def _why_separate(sets: DataSets, method: Method) -> str | None:
+def why_separate(sets: DataSets, method: Method) -> str | None:
     """The reason why fits are made one by one; None where one compiled call makes all."""
     concrete, statistics = sets.model, sets.example
     if not concrete.is_traceable:
@@ -303,7 +304,7 @@ def _why_separate(sets: DataSets, method: Method) -> str | None:
     return None
 
 
-def _fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
+def fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
     summaries = sets.summaries(index, method.needs_rows)
     fit = method.trained(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
     return dataclasses.replace(fit, model=model)
@@ -312,7 +313,7 @@ def _fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed:
 def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
     size = sets.chunks()[0].stop
     with jax.enable_x64(True):
-        plain = with_moments(sets.schema, (None, None, None, None))
+        plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
         solve = functools.partial(
             _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
         )
@@ -322,7 +323,7 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         for index in map(int, np.flatnonzero(is_noted)):
             with noted(index):
                 try:
-                    _fit_of_set(model, method, sets, index, seed)
+                    fit_of_set(model, method, sets, index, seed)
                 except BayesgenError as refusal:
                     refused[index] = refusal
     for leaf in jax.tree.leaves((solution.parameters, solution.log_evidence)):
@@ -359,7 +360,7 @@ def _solutions(
             solution = method.closed_form(model.conjugate(scaled), statistics)
         _, variance, _, of_response = moments_of(scaled)
         is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
-        return solution, _hold([*noted, *is_constant, statistics.class_weights.sum() == 0])
+        return solution, any_of([*noted, *is_constant, statistics.class_weights.sum() == 0])
 
     return jax.vmap(of_set)(sets)
 
@@ -373,7 +374,7 @@ def _separate_fits(
         for index in range(sets.num_sets):
             with noted(index):
                 try:
-                    fits.append(_fit_of_set(model, method, sets, index, seed))
+                    fits.append(fit_of_set(model, method, sets, index, seed))
                 except BayesgenError as refusal:
                     fits.append(None)
                     refused[index] = refusal

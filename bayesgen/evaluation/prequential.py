@@ -1,0 +1,260 @@
+"""`prequential`: every row predicted from the rows before it, then learned."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import scipy.special
+
+from bayesgen.data import Rows, Schema, is_chunked
+from bayesgen.describe import described
+from bayesgen.errors import BayesgenError, DataError, keywords_stated
+from bayesgen.fitting import (
+    UNKNOWN_MOMENTS,
+    Exact,
+    Fit,
+    Method,
+    SetsOfRows,
+    any_of,
+    read_sets,
+    why_separate,
+    with_moments,
+)
+from bayesgen.posteriors import At, chunk_table
+from bayesgen.prediction import BMA, Rule
+from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.records import by_content
+from bayesgen.runtime import over_chunks
+from bayesgen.statistics import SufficientStatistics, noted_conditions
+from bayesgen.typing import Array, Bool, Data, Float, Int, Values
+
+from .comparison import Pair, names_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ONE_STEP: Pair = (Exact(), BMA())
+
+
+@by_content
+class Prequential:
+    """The scores of rows, each predicted from the rows before it.
+
+    Arrays have the axes (pairs, sequences, rows); that of pairs where several are asked for, that of sequences where
+    there are several orders, or several data sets. NaN stands where a method has no estimate yet (`num_unscored`), and
+    past the end of a sequence.
+
+    Attributes:
+        log_scores: log p(y | x, rows before) of each row's own label; of rows without labels log p(x | rows before).
+        log_joint_scores: log p(x, y | rows before); NaN where x is given and not modelled.
+        pairs: names of the methods and rules.
+    """
+
+    log_scores: Float[np.ndarray, "*sequences n"]
+    log_joint_scores: Float[np.ndarray, "*sequences n"]
+    pairs: tuple[str, ...]
+
+    @property
+    def code_length(self) -> Float[np.ndarray, "*sequences n"]:
+        """Cumulative code length of labels, -sum of log p(y | x, rows before), in nats; unscored rows count nothing."""
+        return -np.nancumsum(self.log_scores, axis=-1)
+
+    @property
+    def joint_code_length(self) -> Float[np.ndarray, "*sequences n"]:
+        """Cumulative code length of rows and labels, in nats: at the end minus the log evidence, for exact BMA."""
+        return -np.nancumsum(self.log_joint_scores, axis=-1)
+
+    @property
+    def num_unscored(self) -> Int[np.ndarray, "*sequences"]:
+        """Number of rows that have no score."""
+        return np.isnan(self.log_scores).sum(-1)
+
+    def __repr__(self) -> str:
+        totals = np.nansum(self.log_scores, axis=-1)
+        lines = {
+            "pairs": ", ".join(self.pairs),
+            "sum of log scores": f"{totals.min():,.6g} to {totals.max():,.6g}",
+            "rows without a score": str(int(self.num_unscored.sum())) if self.num_unscored.any() else None,
+            "next": "result.log_scores, result.code_length, result.to_frame(), result.plot()",
+        }
+        return described(f"Prequential of {self.log_scores.shape[-1]} rows", lines)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with a line for each pair, sequence and row: pair, sequence, row and both scores."""
+        shape = (len(self.pairs), -1, self.log_scores.shape[-1])
+        scores = {name: getattr(self, name).reshape(shape) for name in ("log_scores", "log_joint_scores")}
+        pair, sequence, row = np.indices(scores["log_scores"].shape).reshape(3, -1)
+        names = {"log_scores": "log_score", "log_joint_scores": "log_joint_score"}
+        columns = {names[name]: values.ravel() for name, values in scores.items()}
+        return pd.DataFrame({"pair": np.asarray(self.pairs)[pair], "sequence": sequence, "row": row, **columns})
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Mean log scores over sequences, by row; of one sequence, means over successive rows. Needs matplotlib."""
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots() if ax is None else ax
+        num_rows = self.log_scores.shape[-1]
+        scores = self.log_scores.reshape(len(self.pairs), -1, num_rows)
+        for name, of_pair in zip(self.pairs, scores, strict=True):
+            with np.errstate(invalid="ignore"):
+                counts = np.maximum((~np.isnan(of_pair)).sum(0), 1)
+                mean = np.where(np.isnan(of_pair).all(0), np.nan, np.nansum(of_pair, axis=0) / counts)
+            if len(of_pair) == 1:
+                mean = pd.Series(mean).rolling(max(1, num_rows // 20), min_periods=1).mean().to_numpy()
+            axes.plot(np.arange(num_rows), mean, label=name)
+        axes.set_xlabel("rows learned before")
+        axes.set_ylabel("log p(y | x, rows before)")
+        axes.legend()
+        return axes
+
+
+@keywords_stated
+def prequential(
+    model: Recipe,
+    X: Data | Iterable[tuple],
+    y: Values | None = None,
+    *,
+    pairs: Sequence[Pair] | None = None,
+    order: Int[np.ndarray, "*orders n"] | None = None,
+    schema: Schema | None = None,
+) -> Prequential:
+    """Predict every row from the rows before it, then learn it.
+
+    The sum of the log joint scores of the exact one-step answer is the log evidence (the chain rule), so that two
+    models, or the two-step and the one-step answer, are compared by what they have to say before they see.
+
+    Args:
+        model: as `fit` takes it; models without labels too.
+        X, y: rows, in any form that `fit` takes; or X an iterable of tuples (X,) or (X, y), a sequence of rows each,
+            and no y.
+        pairs: (method, rule) pairs, as `compare` takes them; None for `Exact()` and `BMA()`.
+        order: a permutation of the rows, (n,), or several, (R, n). None for the rows as they are.
+        schema: declarations for the columns; the rest is inferred from all rows.
+
+    Default priors are resolved once, from all rows that are given, those still to be predicted included; so are
+    categories and edges of bins. To keep a prior from the data, state its hyperparameters.
+
+    Raises:
+        DataError: rows that do not fit the model; an order that is no permutation.
+
+    Source: Dawid (1984), Present position and potential developments: some personal views. Statistical theory: the
+    prequential approach.
+
+    >>> import bayesgen as bg
+    >>> tosses = [[True], [True], [False], [True]]
+    >>> result = bg.prequential(bg.NaiveBayes(bg.BetaBernoulli(0.5, 0.5), class_prior=None), tosses)
+    >>> np.exp(result.log_scores).round(3).tolist()  # the estimator of Krichevsky and Trofimov
+    [0.5, 0.75, 0.167, 0.625]
+    """
+    asked = [ONE_STEP] if pairs is None else list(pairs)
+    if not asked:
+        raise DataError("There is nothing to score. Give at least one (method, rule) pair.")
+    if order is None:
+        several = y is None and is_chunked(X)
+        sets = read_sets(model, X if several else [(X,) if y is None else (X, y)], None, None, schema)
+    else:
+        orders = np.atleast_2d(np.asarray(order))
+        sets, several = read_sets(model, [(X,) if y is None else (X, y)], None, None, schema), np.ndim(order) > 1
+        assert isinstance(sets, SetsOfRows)
+        sets = _reordered(sets, orders)
+    assert isinstance(sets, SetsOfRows)
+    names = tuple(f"{method} + {rule}" for method, rule in names_of(asked))
+    tables = [_scores(sets, method, rule) for method, rule in asked]
+    scores = [np.stack(of_pairs) for of_pairs in zip(*tables, strict=True)]
+    if not several:
+        scores = [array[:, 0] for array in scores]
+    log_scores, log_joint_scores = scores if pairs is not None and len(asked) > 1 else [array[0] for array in scores]
+    return Prequential(log_scores, log_joint_scores, names)
+
+
+def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
+    """The only set in several orders of its rows."""
+    num_rows = sets.rows.num_rows
+    if orders.ndim != 2 or orders.shape[1] != num_rows or (np.sort(orders, axis=1) != np.arange(num_rows)).any():
+        raise DataError(
+            f"order has to hold each of the positions 0 to {num_rows - 1} once: a permutation of the {num_rows} rows, "
+            f"({num_rows},), or several, (R, {num_rows}). Got the shape {orders.shape}."
+        )
+    return dataclasses.replace(sets, places=orders, weights=np.ones(orders.shape))
+
+
+Scores: TypeAlias = tuple[Float[np.ndarray, "sequences n"], Float[np.ndarray, "sequences n"]]
+
+
+def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
+    """Log scores and log joint scores of all rows of all sequences; NaN where there is none."""
+    assert sets.places is not None
+    has_response = sets.model.response is not None
+    if rule.closed_at is None or has_response or why_separate(sets, method) is not None:
+        return _one_by_one(sets, method, rule)
+    plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
+    ask = functools.partial(_tables, sets.shared, model=sets.model, schema=plain, method=method, at=rule.closed_at)
+    with jax.enable_x64(True):
+        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, sets.chunks()[0].stop)
+    is_unknown |= sets.weights == 0
+    codes = np.asarray(sets.rows.codes)[sets.places]
+    joint = np.take_along_axis(tables, codes[..., None], axis=-1)[..., 0]
+    with np.errstate(invalid="ignore"):
+        given_row = joint - scipy.special.logsumexp(tables, axis=-1) if len(sets.schema.classes or ()) else joint
+    return np.where(is_unknown, np.nan, given_row), np.where(is_unknown, np.nan, joint)
+
+
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
+def _tables(
+    shared: Any, sequences: Any, *, model: ConcreteModel, schema: Schema, method: Method, at: At
+) -> tuple[Float[Array, "sequences n K"], Bool[Array, "sequences n"]]:
+    """The table of log-joints of each row given the rows before it, and where the method has no estimate yet."""
+    _, rows = shared
+
+    def of_sequence(sequence: Any) -> tuple[Array, Array]:
+        known, everything = SetsOfRows.statistics_of(model, schema, shared, sequence)
+        prior = model.conjugate(model.with_scale(known, everything.summaries))
+
+        def step(learned: SufficientStatistics, at_row: Any) -> tuple[SufficientStatistics, tuple[Array, Array]]:
+            place, weight = at_row
+            row = dataclasses.replace(rows.take(place[None]), weights=weight[None])
+            with noted_conditions() as noted:
+                table = chunk_table(method.closed_form(prior, learned).densities(at), row, slice(None))
+            return learned.merge(model.summarize(known, row)), (table[0], any_of(noted))
+
+        nothing = model.summarize(known, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
+        return jax.lax.scan(step, nothing, sequence)[1]
+
+    return jax.vmap(of_sequence)(sequences)
+
+
+def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
+    """The scores by a fit for each row."""
+    assert sets.places is not None
+    log_scores, joint = np.full((2, *sets.places.shape), np.nan)
+    for index, places in enumerate(sets.places):
+        schema = sets.summaries(index).scaled_schema
+        held = dataclasses.replace(sets, schema=schema)
+        for position in range(int(np.count_nonzero(sets.weights[index]))):
+            learned = held.of_rows(sets.rows.take(places[:position]), method.needs_rows)
+            row = sets.rows.take(places[position : position + 1])
+            try:
+                scores = _score_of_row(method.trained(sets.model, learned, position, False), rule, row)
+            except BayesgenError:  # there is no estimate yet
+                continue
+            log_scores[index, position], joint[index, position] = scores
+    return log_scores, joint
+
+
+def _score_of_row(fit: Fit, rule: Rule, row: Rows) -> tuple[float, float]:
+    """log p(y | x) and log p(x, y) of one row by a fit; NaN where x is not modelled."""
+    response = fit.concrete.response
+    if response is not None:
+        answer = rule.respond(fit, response.without(row))
+        given_row = float(np.ravel(answer.log_density(response.values(row)))[0])
+        return given_row, np.nan if answer.log_marginal is None else given_row + float(answer.log_marginal[0])
+    prediction = rule.apply(fit, row)
+    if not len(fit.classes):
+        return float(prediction.log_marginal[0]), float(prediction.log_marginal[0])
+    given_row = float(prediction.log_probabilities[0, int(row.codes[0])])
+    return given_row, given_row + float(prediction.log_marginal[0])

@@ -1,0 +1,92 @@
+"""Rows predicted before they are learned: the chain rule, and fits of the rows before."""
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+import bayesgen as bg
+from tests.models.cases import CASES
+
+PAIRS = [(bg.MLE(), bg.PlugIn()), (bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+QUICK = ("naive Bayes", "discriminant, tied", "multinomial, sparse")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+def test_scores_of_the_one_step_answer_add_up_to_the_log_evidence(name):
+    case = CASES[name]
+    result = bg.prequential(case.model, *case.data)
+    np.testing.assert_allclose(result.log_joint_scores.sum(), case.exact.log_evidence, rtol=1e-9)
+    np.testing.assert_allclose(result.joint_code_length[-1], -case.exact.log_evidence, rtol=1e-9)
+    assert (result.log_scores <= 0).all() and not result.num_unscored
+
+
+def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(23, 3)) @ rng.normal(size=(3, 3)), np.arange(23) % 2
+    model, order = bg.GaussianDiscriminant("tied"), np.stack([rng.permutation(23) for _ in range(2)])
+    schema = bg.fit(model, X, y, method=bg.Exact()).schema
+    result = bg.prequential(model, X, y, pairs=PAIRS, order=order)
+    assert result.log_scores.shape == (4, 2, 23) and len(result.pairs) == 4
+    for pair, (method, rule) in enumerate(PAIRS):
+        for sequence, places in enumerate(order):
+            for position in (0, 1, 5, 22):
+                before, row = places[:position], places[position : position + 1]
+                found = result.log_scores[pair, sequence, position]
+                try:
+                    fit = bg.fit(model, X[before], y[before], method=method, schema=schema)
+                except bg.BayesgenError:
+                    assert position < 6 and (
+                        np.isnan(found) or isinstance(method, bg.Exact) or isinstance(method, bg.MAP)
+                    )
+                    continue
+                answer = bg.predict(fit, X[row], rule=rule)
+                np.testing.assert_allclose(found, answer.log_probabilities[0, y[row[0]]], rtol=1e-9)
+    assert (result.num_unscored[0] > 3).all() and not result.num_unscored[2:].any()
+
+
+def test_the_estimator_of_krichevsky_and_trofimov_is_one():
+    rng, symbols = np.random.default_rng(0), np.array(["a", "b", "c", "d"])
+    tasks = [({"v": symbols[rng.integers(0, 4, 17)]},) for _ in range(5)]
+    model = bg.NaiveBayes(bg.DirichletCategorical(0.5), class_prior=None)
+    result = bg.prequential(model, tasks, schema=bg.Schema(categories={"v": symbols}))
+    assert result.log_scores.shape == (5, 17)
+    for (task,), scores in zip(tasks, result.log_scores, strict=True):
+        counts = (task["v"][:, None] == symbols).cumsum(0) - (task["v"][:, None] == symbols)
+        chosen = counts[task["v"][:, None] == symbols]
+        np.testing.assert_allclose(np.exp(scores), (chosen + 0.5) / (np.arange(17) + 2.0), rtol=1e-12)
+    totals = np.stack([(task["v"][:, None] == symbols).sum(0) for (task,) in tasks])
+    evidence = (gammaln(totals + 0.5) - gammaln(0.5)).sum(1) + gammaln(2.0) - gammaln(2.0 + 17)
+    np.testing.assert_allclose(result.code_length[:, -1], -evidence, rtol=1e-12)
+
+
+def test_sequences_of_unlike_lengths_end_with_nan():
+    rng = np.random.default_rng(1)
+    tasks = [(rng.normal(size=(size, 2)), np.arange(size) % 2) for size in (5, 11)]
+    result = bg.prequential(bg.NaiveBayes(), tasks)
+    assert np.isnan(result.log_scores[0, 5:]).all() and result.num_unscored.tolist() == [6, 0]
+    alone = bg.prequential(bg.NaiveBayes(), *tasks[0])
+    np.testing.assert_allclose(result.log_scores[0, :5], alone.log_scores, rtol=1e-10)
+    frame = result.to_frame()
+    assert len(frame) == 22 and frame.columns.tolist() == ["pair", "sequence", "row", "log_score", "log_joint_score"]
+
+
+def test_a_number_is_scored_given_its_row():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(9, 2))
+    y = X @ [1.0, -2.0] + rng.normal(size=9)
+    model = bg.JointGaussianRegression()
+    result = bg.prequential(model, X, y)
+    np.testing.assert_allclose(result.log_joint_scores.sum(), bg.fit(model, X, y, method=bg.Exact()).log_evidence)
+
+
+def test_what_has_no_order_is_refused():
+    X, y = [[1.0], [2.0], [3.0]], ["a", "b", "a"]
+    with pytest.raises(bg.DataError, match="positions 0 to 2 once"):
+        bg.prequential(bg.NaiveBayes(), X, y, order=[0, 1, 1])
+    with pytest.raises(bg.DataError, match="nothing to score"):
+        bg.prequential(bg.NaiveBayes(), X, y, pairs=[])
+
+
+def test_curves_are_drawn():
+    axes = bg.prequential(bg.NaiveBayes(), [[1.0], [2.0], [3.0], [5.0]], list("abab"), pairs=PAIRS[2:]).plot()
+    assert [line.get_label() for line in axes.get_lines()] == ["Exact + PlugIn(mean)", "Exact + BMA"]
