@@ -35,9 +35,7 @@ def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
                 try:
                     fit = bg.fit(model, X[before], y[before], method=method, schema=schema)
                 except bg.BayesgenError:
-                    assert position < 6 and (
-                        np.isnan(found) or isinstance(method, bg.Exact) or isinstance(method, bg.MAP)
-                    )
+                    assert position < 6 and (np.isnan(found) or not isinstance(method, bg.MLE))
                     continue
                 answer = bg.predict(fit, X[row], rule=rule)
                 np.testing.assert_allclose(found, answer.log_probabilities[0, y[row[0]]], rtol=1e-9)
