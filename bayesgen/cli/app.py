@@ -87,8 +87,8 @@ Missing = Annotated[
 Unknown = Annotated[
     UnknownName | None,
     typer.Option(
-        help="What becomes of values of a column that the training rows lack: all values of the file are declared "
-        "before, or such cells are taken as missing.",
+        help="Values of a column that no training row has: declared with all values of the file, or taken as "
+        "missing cells.",
         show_default="declared",
     ),
 ]
@@ -96,9 +96,9 @@ Models = Annotated[
     list[ModelName] | None,
     typer.Option(
         metavar="|".join(ModelName),
-        help=f"Model to compare; may be repeated. Of classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; an "
-        "average is over structures, over which columns depend on the class, or over the four covariances, exact only. "
-        f"Of numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}.",
+        help=f"Model to compare; may be repeated. For classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; "
+        "naive-bayes-average averages over the sets of columns that depend on the class, gda-average over the four "
+        f"covariances, both by the exact method only. For numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}.",
         show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
     ),
 ]
@@ -108,8 +108,8 @@ Bins = Annotated[
     typer.Option(
         min=2,
         metavar="N",
-        help="Discretise: columns of numbers of naive-bayes are in N bins of about equal numbers of training rows, and "
-        "not normal.",
+        help="Discretise: naive-bayes models columns of numbers by N bins, each with about the same number of training "
+        "rows, instead of normal distributions.",
         show_default=False,
     ),
 ]
@@ -119,18 +119,18 @@ TestSize = Annotated[
 ]
 PerClass = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Learn from the first N rows of each class, test on the rest."),
+    typer.Option(min=1, metavar="N", help="Train on the first N rows of each class, test on the rest."),
 ]
 Methods = Annotated[
     list[str],
     typer.Option(
         callback=_split_methods,
         metavar="NAMES",
-        help=f"Ways to learn, of {', '.join(MethodName)}; comma-separated or repeated.",
+        help=f"Methods of training, among {', '.join(MethodName)}; comma-separated or repeated.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write the whole result as JSON, and no tables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, without tables.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -161,22 +161,22 @@ def compare_command(
     json: AsJson = False,
     out: Out = None,
 ) -> None:
-    """Set the two-step (plug-in) and the one-step (averaged) answers side by side, on test rows of DATA."""
+    """Compare the two-step (plug-in) and the one-step (averaged) answers on test rows of DATA."""
     if test_size is not None and per_class is not None:
-        raise typer.BadParameter("--per-class says what to test on already: leave --test-size out.")
+        raise typer.BadParameter("--per-class determines the test rows: leave --test-size out.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
     others = [name for name in model or () if name not in MODELS_OF[task]]
     if others:
-        raise typer.BadParameter(f"{others[0]} is no model of a {task}: take one of {', '.join(MODELS_OF[task])}.")
+        raise typer.BadParameter(f"{others[0]} is not a model for {task}: take one of {', '.join(MODELS_OF[task])}.")
     of_classes = {"--per-class": per_class, "--sequence": sequence or None, "--covariance": covariance, "--bins": bins}
     given = [option for option, value in of_classes.items() if value is not None]
     if task is TaskName.REGRESSION and given:
-        raise typer.BadParameter(f"{given[0]} is of classes, and --task regression has none.")
+        raise typer.BadParameter(f"{given[0]} is an option for classes, and --task regression has none.")
     if covariance is not None and model is not None and ModelName.GDA not in model:
-        raise typer.BadParameter("--covariance is of gda: add --model gda.")
+        raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
     if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
-        raise typer.BadParameter("--bins is of naive-bayes: add --model naive-bayes.")
+        raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
     from .commands import CompareOptions, run_compare
 
     options = CompareOptions(

@@ -133,8 +133,8 @@ class Task(abc.ABC):
         if not named:
             return []
         return [
-            f"Columns that hardly repeat: {', '.join(named)}. What names or dates a row says nothing of others, and "
-            "can make them impossible. To leave a column out: --drop."
+            f"Columns that hardly repeat: {', '.join(named)}. A column of names or dates tells nothing about other "
+            "rows, and can make them impossible. To leave a column out: --drop."
         ]
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
@@ -213,8 +213,8 @@ def _check_numbers(y: pd.Series) -> None:
     others = list(dict.fromkeys(known[numbers.isna()].tolist()))
     what = quote_some(others, 5) if others else f"{y.dtype}"
     raise DataError(
-        f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for cells that are "
-        "missing say --missing '?', or whatever marks them; for classes leave --task regression out."
+        f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for missing "
+        "cells say --missing '?', or the text that marks them; for classes leave --task regression out."
     )
 
 

@@ -46,8 +46,6 @@ from .hyperparameters import (
 )
 from .special import InverseGamma, log_normal, shrinkage
 
-NOISE_SHARE = 0.05  # of the columns' mean variance: the default scale of the noise variance
-
 
 @record
 class LowRankNormal(OpenFamily, JointNormalFamily):
@@ -146,7 +144,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         variance = math.nan if scale.variance is None else default_common_variance(scale.variance)[..., 0]
         given = {
             "loadings_scale": np.asarray(np.sqrt(variance)) if self.loadings_scale is None else self.loadings_scale,
-            "scale": np.asarray(NOISE_SHARE * variance) if self.scale is None else self.scale,
+            "scale": np.asarray(0.05 * variance) if self.scale is None else self.scale,
         }
         location = scale.mean if self.location is None else self.location
         return self.replace(

@@ -117,8 +117,8 @@ def test_the_target_of_a_file_and_missing_cells_of_it_and_of_columns(run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "regression", "--model", "gda"], "gda is no model of a regression"),
-        (["--model", "joint-gaussian"], "joint-gaussian is no model of a classification"),
+        (["--task", "regression", "--model", "gda"], "gda is not a model for regression"),
+        (["--model", "joint-gaussian"], "joint-gaussian is not a model for classification"),
         (["--task", "regression", "--per-class", "5"], "--per-class"),
         (["--task", "regression", "--covariance", "tied"], "--covariance"),
         (["--task", "ranking"], "ranking"),
