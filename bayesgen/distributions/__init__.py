@@ -11,6 +11,8 @@ from .hidden_markov import innermost as innermost
 from .hidden_markov import log_prob_of_cells as log_prob_of_cells
 from .hidden_markov import whole_axes as whole_axes
 from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLikelihood
+from .hidden_markov_likelihood import num_observed_steps as num_observed_steps
+from .hidden_markov_likelihood import steps_of_symbols as steps_of_symbols
 from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain

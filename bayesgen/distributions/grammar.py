@@ -224,7 +224,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         codes = jnp.broadcast_to(codes, (*batch, codes.shape[-1])).reshape(num_rows, codes.shape[-1])
         choices, leaves = (
             jnp.broadcast_to(table, (*batch, *table.shape[-2:])).reshape(num_rows, *table.shape[-2:])
-            for table in form.weights(LOG, safe_log(jnp.asarray(self.probs)))
+            for table in form.weights(LOG, jnp.asarray(safe_log(self.probs)))
         )
         return log_probs_of(form, choices, leaves, codes).reshape(batch)
 
@@ -237,7 +237,7 @@ class ProbabilisticGrammar(SequenceDistribution):
         """
         assert key is not None
         form, num_steps = normal_form(self.rules), self.steps_to_sample
-        log_probs = safe_log(jnp.asarray(self.probs)).reshape(-1, len(self.rules.rules))
+        log_probs = safe_log(self.probs).reshape(-1, len(self.rules.rules))
         lengths, tables = jax.vmap(log_length_probabilities, (None, 0, None))(form, log_probs, num_steps)
         if not isinstance(lengths, jax.core.Tracer) and np.isneginf(lengths).all(-1).any():
             raise ModelError(
@@ -368,6 +368,6 @@ def _max_length(stated: int | None) -> int:
 register(
     ProbabilisticGrammar,
     lambda grammar: GrammarLikelihood(grammar.rules),
-    lambda grammar: {"log_probs": safe_log(jnp.asarray(grammar.probs))},
+    lambda grammar: {"log_probs": safe_log(grammar.probs)},
     event_dims={"log_probs": 1},
 )

@@ -6,7 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from bayesgen.data import PADDING
-from bayesgen.statistics import CategoricalLikelihood, LatentLikelihood, Likelihood, Parameters, StatesLikelihood
+from bayesgen.statistics import (
+    CategoricalLikelihood,
+    LatentLikelihood,
+    Likelihood,
+    Parameters,
+    StatesLikelihood,
+    namespace,
+)
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .hidden_chains import expected_counts, log_density, most_probable_paths
@@ -75,7 +82,7 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
         logs = self.emission.density(of_states).log_prob(flat, of_flat).reshape(shape)
         if mask is None:
             return logs
-        return jnp.where(mask.any(tuple(range(2, mask.ndim)))[..., None, None], logs, 0.0)
+        return jnp.where(jnp.asarray(mask).any(tuple(range(2, mask.ndim)))[..., None, None], logs, 0.0)
 
     def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T ..."]) -> float:
         """Densities of time steps in all states of all classes, and the tables of both passes."""
@@ -102,7 +109,7 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
 
     def _steps(
         self, values: Real[Array, "m T ..."], observed: Bool[Array, "m T ..."] | None
-    ) -> tuple[jax.Array, Bool[jax.Array, "m T ..."] | None]:
+    ) -> tuple[Array, Bool[Array, "m T ..."] | None]:
         """Time steps with possible values in missing cells, and a mask of the observed ones; None where all are."""
         mask = None if observed is None else jnp.asarray(observed)
         if isinstance(self.emission, CategoricalLikelihood) and values.ndim == 2:
@@ -120,14 +127,14 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
 
 def steps_of_symbols(
     codes: Real[Array, "*batch T"], observed: Bool[Array, "*batch T"]
-) -> tuple[Real[jax.Array, "*batch T"], Bool[jax.Array, "*batch T"]]:
+) -> tuple[Real[Array, "*batch T"], Bool[Array, "*batch T"]]:
     """Codes with symbols in place of padding, and a mask of the observed ones before the first padding."""
-    inside = jnp.cumsum((codes == PADDING) & observed, -1) == 0
-    is_observed = inside & observed
-    return jnp.where(is_observed, codes, 0), is_observed
+    xp = namespace(codes, observed)
+    is_observed = observed & (xp.cumsum((codes == PADDING) & observed, -1) == 0)
+    return xp.where(is_observed, codes, 0), is_observed
 
 
-def num_observed_steps(observed: Bool[Array, "..."], step_axes: int) -> Int[jax.Array, "*batch"]:
+def num_observed_steps(observed: Bool[Array, "..."], step_axes: int) -> Int[Array, "*batch"]:
     """The number of time steps up to the last with an observed cell; later ones have factor 1."""
-    mask = observed.any(tuple(range(observed.ndim - step_axes, observed.ndim)))
-    return jnp.where(mask, jnp.arange(1, mask.shape[-1] + 1), 0).max(-1, initial=0)
+    xp, mask = namespace(observed), observed.any(tuple(range(observed.ndim - step_axes, observed.ndim)))
+    return xp.where(mask, xp.arange(1, mask.shape[-1] + 1), 0).max(-1, initial=0)

@@ -130,7 +130,8 @@ class _Sequences(constraints.Constraint):
         self.num_symbols, self.end = num_symbols, end
 
     def __call__(self, x: Real[Array, "*batch T"]) -> Bool[Array, "*batch"]:
-        xp: Any = jnp if isinstance(x, jax.Array) else np
+        xp: Any = jnp if isinstance(x, jax.core.Tracer) else np  # of numbers that are known, nothing is compiled
+        x = xp.asarray(x)
         is_padding = x == PADDING
         is_symbol = (x >= 0) & (x < self.num_symbols) & (x == xp.floor(x))
         is_over = is_padding if self.end is None else is_padding | (x == self.end)

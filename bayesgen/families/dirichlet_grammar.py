@@ -12,7 +12,7 @@ from bayesgen.data import Schema, SequenceOf
 from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
-from bayesgen.statistics import RetainedRows, Summary, Sums
+from bayesgen.statistics import RetainedRows, Summary, Sums, namespace
 from bayesgen.typing import Array, Category, Float, Int
 
 from .base import OpenFamily, Traits
@@ -141,15 +141,11 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
 
     def _joined(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
         """The probabilities of all rules in one array, with 1 for the rule of a nonterminal that has one rule."""
-        first = next(iter(parameters.values()))
-        xp: Any = np if isinstance(first, np.ndarray | np.floating) else jnp
-        probs = xp.ones((*first.shape[:-1], len(self.rules.rules)))
-        for name, place in self.places.items():
-            if xp is np:
-                probs[..., place] = parameters[name]
-            else:
-                probs = probs.at[..., place].set(parameters[name])
-        return probs
+        first, names = next(iter(parameters.values())), {place.start: name for name, place in self.places.items()}
+        xp = namespace(first)
+        certain = xp.ones((*first.shape[:-1], 1))
+        tables = [parameters[names[of.start]] if of.start in names else certain for of in self.rules.slices]
+        return xp.concatenate(tables, -1)
 
     def _split(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
         """The slices of a table of rules, by parameter."""

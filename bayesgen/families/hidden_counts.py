@@ -9,8 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from sklearn.cluster import KMeans
 
-from bayesgen.data import PADDING
-from bayesgen.distributions import hidden_chains
+from bayesgen.distributions import hidden_chains, num_observed_steps, steps_of_symbols
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
 from bayesgen.runtime import chunks, pad, padded_size, placed
@@ -73,7 +72,7 @@ class ObservedSteps:
         values = np.asarray(rows.values)[places]
         observed = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[places]
         if np.issubdtype(values.dtype, np.integer):
-            observed = observed & (np.cumsum((values == PADDING) & observed, 1) == 0)
+            values, observed = steps_of_symbols(values, observed)
         shape = (*values.shape[:2], math.prod(values.shape[2:]))
         cells, observed = values.reshape(shape), observed.reshape(shape)
         is_observed: Bool[np.ndarray, "m T"] = np.asarray(observed.any(-1))
@@ -83,8 +82,7 @@ class ObservedSteps:
     @property
     def lengths(self) -> Int[np.ndarray, " m"]:
         """The number of time steps of each row up to the last observed one; later ones have factor 1."""
-        numbers = np.arange(1, self.is_observed.shape[1] + 1)
-        return np.where(self.is_observed, numbers, 0).max(1, initial=0)
+        return np.asarray(num_observed_steps(self.is_observed, 0))
 
     def by_state(self, likelihood: Likelihood, states: Float[np.ndarray, "m T S"], has_partial: bool) -> Summary:
         """The summary of the time steps by state, given the weight of each in each state."""
