@@ -13,6 +13,7 @@ import scipy.sparse
 from scipy.stats import multivariate_normal, norm
 
 from bayesgen.distributions import HiddenMarkov, LinearNormal, MarkovChain, PiecewiseUniform, ProbabilisticGrammar
+from bayesgen.runtime import Traced
 from bayesgen.runtime.chunking import CACHE_ROWS
 from bayesgen.statistics import Likelihood, Moments, moments, read_conditional
 from bayesgen.statistics.arrays import log_linear, safe_product
@@ -230,17 +231,22 @@ class Read(NamedTuple):
 
 @functools.cache
 def reader(name):
-    """A compiled function a case: NumPyro's operations one by one would compile one by one."""
-    likelihoods = []
+    """A function a case, traced once and evaluated by NumPy: one by one, NumPyro's operations would be compiled."""
+    likelihoods, traced = [], {}
 
-    @jax.jit
     def run(parameters, values):
         distribution = CASES[name].build(**parameters)
         conditional = read_conditional(distribution, -2)
         likelihoods.append(conditional.likelihood)
         return conditional.parameters, conditional.measure, distribution.log_prob(values[:, None])
 
-    return run, likelihoods
+    def evaluate(*arguments):
+        kinds = str(jax.tree.map(lambda array: (np.shape(array), np.asarray(array).dtype), arguments))
+        if kinds not in traced:
+            traced[kinds] = Traced.of(run, *arguments)
+        return traced[kinds](*arguments)
+
+    return evaluate, likelihoods
 
 
 def read(name, parameters, values):
