@@ -17,7 +17,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import EQUAL, EQUAL_DENSITIES, as_key, generator
+from bayesgen.runtime import EQUAL, EQUAL_DENSITIES, OwnedJit, as_key, generator
 from bayesgen.solvers import maximize
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed, Values
 
@@ -206,11 +206,11 @@ class ConceptMarginal(LogDensity):
 def prior_starts(marginal: ConceptMarginal, key: PRNGKeyArray, num_points: int = 8) -> Float[np.ndarray, "starts D"]:
     """Starts of a search for the mode: the origin, points around it and about prior means. Inside float64."""
     rng = generator(key)
-    points = _about_prior_means(marginal, rng.normal(size=(num_points, marginal.dimension)))
+    points = _about_prior_means.by_numpy(marginal, rng.normal(size=(num_points, marginal.dimension)))
     return dispersed(np.asarray(points), rng)
 
 
-@jax.jit
+@OwnedJit
 def _about_prior_means(marginal: ConceptMarginal, distances: Float[Array, "points D"]) -> Float[Array, "points D"]:
     """Unconstrained points at distances from the prior means. Draws would be as good, but take seconds to compile."""
     centers = jnp.stack([free_of(prior, jnp.asarray(center_and_scale(prior)[0])) for prior in marginal.priors.values()])
@@ -236,7 +236,7 @@ def find_mode(
     density = copied(marginal, of_coordinates=False)
     with jax.enable_x64(True):
         optimum = maximize(density, prior_starts(marginal, key, max(8, num_starts)), num_starts)
-        values = {name: float(value) for name, value in marginal.constrain(jnp.asarray(optimum.vector)).items()}
+        values = {name: float(value) for name, value in _constrain.by_numpy(marginal, optimum.vector).items()}
         return _moved_to_bounds(marginal, values, optimum.value)
 
 
@@ -261,7 +261,7 @@ def _moved_to_bounds(
     return values, boundary
 
 
-_density_at = jax.jit(ConceptMarginal.at)
+_density_at, _constrain = jax.jit(ConceptMarginal.at), OwnedJit(ConceptMarginal.constrain)
 
 
 def sample_hyperparameters(

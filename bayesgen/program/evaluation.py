@@ -66,7 +66,6 @@ def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) ->
 Decay: TypeAlias = Real[Array, "..."] | float  # decrease of a log density a unit
 
 STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
-BISECTIONS = 100
 NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which p, or 1 - p, is not resolved by floating point
 
 
@@ -130,17 +129,11 @@ class _Stretch(NamedTuple):
         return 1 + self._coefficient(free) * free**2
 
     def inverse(self, coordinate: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-        """By bisection between zero and the coordinate; infinity is mapped to itself."""
-        end = jnp.abs(coordinate)
-
-        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
-            middle = 0.5 * (low + high)
-            above = self(middle) > coordinate
-            return jnp.where(above, low, middle), jnp.where(above, middle, high)
-
-        halved = jax.lax.fori_loop(0, BISECTIONS, halve, (-end, end))[0]
-        return jnp.where(jnp.isinf(coordinate), coordinate, halved)
+        """The root of the cubic, by hyperbolic functions; infinity is mapped to itself."""
+        coefficient = self._coefficient(coordinate)  # the map keeps signs
+        root = jnp.sqrt(jnp.where(coefficient > 0, coefficient, 1.0))
+        stretched = 2 * jnp.sinh(jnp.arcsinh(1.5 * root * coordinate) / 3) / root
+        return jnp.where((coefficient > 0) & jnp.isfinite(coordinate), stretched, coordinate)
 
 
 class _WithPoles(abc.ABC):

@@ -131,8 +131,6 @@ def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     inner = [value for value in parameters.values() if isinstance(value, ClosedJaxpr)]
     if name in CALLS and len(inner) == 1:
         return _whole(inner[0], values)
-    if name == "scan" and parameters["length"] <= LONGEST_LOOP:
-        return _scanned(parameters, values)
     if name in _ELEMENTWISE:
         return [_ELEMENTWISE[name](*values)]
     if name in _RULES and (found := _RULES[name](values, parameters)) is not None:
@@ -141,22 +139,6 @@ def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     return found if equation.primitive.multiple_results else [found]
 
 
-def _scanned(parameters: Mapping[str, Any], values: Sequence[Value]) -> list[Value]:
-    """The results of a loop over the first axis of arrays: what is carried at its end, and what each step gives."""
-    closed, length, num_carry = parameters["jaxpr"], parameters["length"], parameters["num_carry"]
-    constants, rest = values[: parameters["num_consts"]], values[parameters["num_consts"] :]
-    carry, arrays, steps = list(rest[:num_carry]), rest[num_carry:], []
-    for index in range(length)[:: -1 if parameters["reverse"] else 1]:
-        found = _whole(closed, [*constants, *carry, *(array[index] for array in arrays)])
-        carry = found[:num_carry]
-        steps.append(found[num_carry:])
-    ordered = steps[::-1] if parameters["reverse"] else steps
-    shapes = [variable.aval for variable in closed.jaxpr.outvars[num_carry:]]
-    given = [[step[place] for step in ordered] for place in range(len(shapes))]
-    return carry + [np.reshape(each, (length, *a.shape)) for each, a in zip(given, shapes, strict=True)]
-
-
-LONGEST_LOOP = 64  # that NumPy runs sooner than JAX has compiled it
 CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 
 
@@ -177,6 +159,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
     "abs": np.abs,
     "add": np.add,
     "and": np.bitwise_and,
+    "asinh": np.arcsinh,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "copy": np.asarray,
     "cos": np.cos,
@@ -209,6 +192,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
     "rem": np.fmod,
     "sign": np.sign,
     "sin": np.sin,
+    "sinh": np.sinh,
     "sqrt": np.sqrt,
     "square": np.square,
     "stop_gradient": np.asarray,

@@ -26,6 +26,7 @@ FUNCTIONS = {
         jax.nn.sigmoid(a),
         jnp.tanh(a),
         jnp.sin(a) + jnp.cos(a),
+        jnp.sinh(a) + jnp.arcsinh(b),
         jsp.special.xlogy(p, p),
     ),
     "comparisons": lambda a, b, p, i, j: (
@@ -100,10 +101,6 @@ FUNCTIONS = {
     ),
     "loops": lambda a, b, p, i, j: (
         jax.lax.scan(lambda c, x: (c + x, c * x), a[0], b),
-        jax.lax.scan(lambda c, x: (c + x[0], (c * x[1], c > 0)), a[0], (b, i), reverse=True),
-        jax.lax.scan(lambda c, x: (c * p[0], c[:1]), a[0], None, 3),
-        jax.lax.scan(lambda c, x: (c + x, c), a[0], b[:0]),
-        jax.lax.scan(lambda c, x: (c + x, c), a[0, 0], jnp.tile(b[:, 0], 20)),
         jax.lax.fori_loop(0, 3, lambda k, c: c * a, b),
         jax.lax.cond(a[0, 0] > 0, lambda: a, lambda: b),
         jax.lax.map(lambda x: x[0], a),
