@@ -1,4 +1,4 @@
-"""What bayesgen raises and warns with: one small hierarchy under `BayesgenError`."""
+"""Errors and warnings of bayesgen: one small hierarchy under `BayesgenError`."""
 
 import contextlib
 import functools

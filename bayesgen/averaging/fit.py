@@ -79,12 +79,12 @@ class AveragePosterior(Posterior):
 
     @property
     def refusals(self) -> Mapping[str, str]:
-        """Draws; and the predictive, where members have no classes in common, so that there is no table of them."""
+        """Draws; and the predictive, where the members have no classes in common, and so no common table."""
         return {"draws": WITHOUT_DRAWS} | ({"predictive": WITHOUT_A_TABLE} if self.mixes == "marginal" else {})
 
     @property
     def parameters(self) -> ParameterArrays:
-        """Those of the member with the largest weight."""
+        """The parameters of the member with the largest weight."""
         return self.members[int(np.argmax(self.weights))].parameters
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:

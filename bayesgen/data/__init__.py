@@ -1,4 +1,4 @@
-"""What users hand over, read and checked: the one door where bad data are refused."""
+"""Data from users, read and checked: the one place where bad data are refused."""
 
 from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical

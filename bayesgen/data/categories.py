@@ -76,7 +76,7 @@ class Categorical(Kind):
         return True
 
     def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
-        """Those that the dtype of the column declares, or its values. DataError where every cell is missing."""
+        """The categories that the dtype of the column declares, or its values. DataError: every cell is missing."""
         declared = table.declared_categories(place)
         if declared is not None:
             return declared

@@ -36,7 +36,7 @@ class Encoded(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What every cell of a kind satisfies.
+    """A condition on every cell of a kind.
 
     Attributes:
         holds: cells -> which of them satisfy it.
@@ -84,13 +84,13 @@ class Kind(abc.ABC):
     """
 
     name: ClassVar[str]
-    """What users write, Schema(kinds={column: name})."""
+    """The name in Schema(kinds={column: name})."""
     has_steps: ClassVar[bool] = False
     """Whether a cell is a sequence of time steps. Such columns are blocks of their own, named like them."""
     rule: ClassVar[Rule | None] = None
-    """What its cells satisfy, besides that they are numbers; None where they need not."""
+    """The condition on its cells, besides that they are numbers; None without one."""
     values_called: ClassVar[tuple[str, str] | None] = None
-    """What messages call its values, and how to state their number; None where these are not finitely many."""
+    """The word for its values in messages, and how to state their number; None where they are not finitely many."""
     why_fewer: ClassVar[str] = ""
     """Why there may be fewer values than were asked for, for messages."""
 

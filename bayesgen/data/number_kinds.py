@@ -239,8 +239,8 @@ def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], k
         missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))
         culprits = _counted(names, missing=missing, infinite=infinite)
         raise DataError(
-            f"X is sparse, and has cells that are no finite number: {culprits}. What it does not store is zero, so "
-            "none of its cells can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
+            f"X is sparse, and has cells that are no finite number: {culprits}. A cell that it does not store is "
+            "zero, so none can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
             "single columns, such as BetaBernoulli() or GammaPoisson() are."
         )
     if kind.rule is not None:

@@ -1,4 +1,4 @@
-"""What stands beside the attributes: the response of a regression, its features, and covariates."""
+"""Columns beside the attributes: the response of a regression, its features, and covariates."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

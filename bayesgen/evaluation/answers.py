@@ -93,7 +93,7 @@ def _difference(own: Scored | None, references: Sequence[Scored]) -> tuple[float
 
 
 def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
-    """One row per two answers: the mean difference of their row log scores, first minus other."""
+    """One row per pair of answers: the mean difference of their row log scores, first minus other."""
     columns = ["model", "method", "rule", "other_model", "other_method", "other_rule"]
     rows = []
     for first, second in combinations(given, 2):
@@ -113,7 +113,7 @@ def prediction_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[
 
 
 def disagreement_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
-    """One row per two answers and test row in which they differ, with both predictions."""
+    """One row per pair of answers and test row in which they differ, with both predictions."""
     parts = []
     for first, second in combinations(given, 2):
         places = target.differing(first, second)

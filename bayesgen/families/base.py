@@ -356,15 +356,16 @@ def check_axes(family: Family, summary: Summary) -> None:
 
 
 class IncompleteFamily(Family, abc.ABC):
-    """A family whose rows may lack what its closed forms need, because cells are missing or variables hidden: EM.
+    """A family for incomplete rows, in which cells are missing or variables hidden, and whose parameters EM finds.
 
-    The E-step makes a summary of complete rows out of one that is not complete; closed forms refuse the latter.
+    The E-step turns a summary of incomplete rows into an expected summary of complete rows, which the closed forms
+    take.
     """
 
     why_open: ClassVar[str]
     """Why there is no closed form of incomplete rows, and what to do, for messages."""
     without_maximum: ClassVar[str] = ""
-    """What to do where EM finds no maximum from any of several starts; empty where it starts once."""
+    """The remedy where EM finds no maximum from any of several starts; empty where it starts once."""
 
     @abc.abstractmethod
     def initial_summary(self, summary: Any, rng: np.random.Generator | None = None) -> Summary:

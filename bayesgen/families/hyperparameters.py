@@ -115,7 +115,7 @@ def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[Array
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """What messages recommend where the likelihood has no maximum.
+    """Recommendations of messages where the likelihood has no maximum.
 
     Attributes:
         averaging: a method that averages over the posterior, and so needs no maximum.

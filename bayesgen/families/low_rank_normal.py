@@ -304,7 +304,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
 
     @property
     def _units(self) -> Float[np.ndarray, " D"]:
-        """One unit for all columns, that of the loadings."""
+        """The unit of the loadings, for all columns."""
         return np.full(self.batch_shape[-1], np.mean(self.loadings_scale))
 
     # --- the program --------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from .student_t import SphericalStudentTDensity, StudentTDensity
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """What rows add to a normal-inverse-gamma prior.
+    """The terms that rows add to a normal-inverse-gamma prior.
 
     Attributes:
         count: the weight of the rows that the location depends on.

@@ -125,7 +125,7 @@ class NormalInverseWishart(JointNormalFamily):
         return Scale(num_columns=self.scale.shape[-1])
 
     def _growth(self, summary: Moments) -> tuple[Float[Array, "*K"], Float[Array, "*K D D"]]:
-        """What data add to the degrees of freedom and to the scale matrix."""
+        """The terms that data add to the degrees of freedom and to the scale matrix."""
         count, shift = summary.count, summary.mean - self.location
         share = self.kappa * shrinkage(self.kappa, count)
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]

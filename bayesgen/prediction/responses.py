@@ -218,7 +218,7 @@ class LogMeanJoint:
 
     @classmethod
     def weighted(cls, processes: Processes, rows: Rows) -> "LogMeanJoint":
-        """That of weights p(x | Q)."""
+        """The log mean with the weights p(x | Q)."""
         return cls(processes, rows, np.zeros((processes.num_processes, rows.num_rows)))
 
     def __call__(self, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:

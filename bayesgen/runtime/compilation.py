@@ -1,8 +1,8 @@
 """Functions traced once: compiled for as long as an object lives, or evaluated by NumPy, operation by operation.
 
-Compiling a function of a hundred operations takes half a second, and running it a millisecond. What runs a few times
-only, such as the experiments by which a program is understood, is evaluated by NumPy. Operations that are not listed
-are run by JAX, one by one.
+Compiling a function of a hundred operations takes half a second, and running it a millisecond. Functions that run only
+a few times, such as the experiments by which a program is understood, are evaluated by NumPy. Operations that are not
+listed are run by JAX, one by one.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What counts as zero, as equal and as lost to rounding, in double precision."""
+"""Tolerances in double precision: zero, equality and rounding."""
 
 ROUNDING = 1e-13  # relative error of a number after some hundreds of operations
 EQUAL = 1e-9  # relative difference of numbers that are equal but for the order of their sums over the data

@@ -29,8 +29,8 @@ def sum_log_rising_of_cells(
 
     Where the events of a row have an order, it is without the factorials: `by_factorials` is False.
 
-    Pairs (count, column) are far fewer than cells. What a pair adds is computed once, and the sums are one product: of
-    a sparse matrix of ones that has a column for each pair, and the table of what the pairs add.
+    Pairs (count, column) are far fewer than cells. The term of each pair is computed once, and the sums are one
+    product: a sparse matrix of ones, with a column for each pair, times the table of the terms.
     """
     pairs, others, places = _pairs(values)
     counts, columns = np.divmod(pairs, values.shape[1])

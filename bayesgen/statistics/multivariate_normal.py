@@ -381,8 +381,8 @@ class LowRankNormalLikelihood(MultivariateNormalLikelihood):
     """Jointly normal columns with covariance W W' + diag(c).
 
     Parameters: `loc` and `scale_tril`, as of any jointly normal columns, and beside them `cov_factor` W
-    (K, *extra, D, k) and `cov_diag` c (K, *extra, D), by which likelihoods cost less. What is to be known of rows is
-    what is to be known of any that are jointly normal: moments, by pattern where cells are missing.
+    (K, *extra, D, k) and `cov_diag` c (K, *extra, D), by which likelihoods cost less. The sufficient statistics of rows
+    are those of any jointly normal columns: moments, by pattern where cells are missing.
     """
 
     def log_likelihood(  # type: ignore[override]

@@ -36,12 +36,12 @@ class Sample:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of a table of cells by class: (K, *extra, *event)."""
+        """The shape of a table of cells by class: (K, *extra, *event)."""
         return (self.num_classes, *self.values.shape[1:])
 
     @property
     def mask(self) -> Bool[Array, "n m"] | None:
-        """Of the observed cells of a matrix of rows; None where all are."""
+        """Mask of the observed cells of a matrix of rows; None where all are observed."""
         return None if self.observed is None else flatten_rows(self.observed)
 
     def cells(self, filling: float | int = 1.0) -> Cells:

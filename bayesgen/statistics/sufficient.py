@@ -21,7 +21,7 @@ from .summaries import Summary, Sums
 
 @record
 class SufficientStatistics:
-    """The sufficient statistics of a data set. Those of disjoint rows add up.
+    """The sufficient statistics of a data set. Statistics of disjoint rows are added.
 
     Only the shapes of retained rows depend on the number of rows.
 
