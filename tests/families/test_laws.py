@@ -16,6 +16,7 @@ from oracles import CASES, CLASSES, COLUMNS, ROWS, VALUES
 import bayesgen.families
 from bayesgen.errors import BayesgenError, DataError, FitError, ModelError
 from bayesgen.families import BetaBernoulli, Names
+from bayesgen.runtime import Traced
 
 every_case = pytest.mark.parametrize("name", CASES)
 every_lone_case = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.alone])
@@ -40,7 +41,8 @@ def log_prob(distribution, row):
     """The log density of one row, in float64."""
     with jax.enable_x64(True):
         row = row.astype(int) if distribution.support.is_discrete else row
-        return float(np.sum(distribution.log_prob(row)))
+        log_prob = Traced.of(lambda distribution, row: distribution.log_prob(row), distribution, row)
+        return float(np.sum(log_prob(distribution, row)))
 
 
 def covariate_of(family, rows):
