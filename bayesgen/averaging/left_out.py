@@ -115,11 +115,11 @@ def cross_validated_scores(
         codes = truth if y is not None else fit.concrete.label_codes(fit.schema, table)
         rows = dataclasses.replace(rows, labels=codes)
     if y is not None:
-        _check_trained_on(fit, rows)
+        check_trained_on(fit, rows)
     scores = np.empty(table.num_rows)
     for fold in np.unique(folds):
         out = np.flatnonzero(folds == fold)
-        rest = _refit(fit, rows.take(np.flatnonzero(folds != fold)))
+        rest = refitted(fit, rows.take(np.flatnonzero(folds != fold)))
         scores[out] = _scores(rest, table.rows(out), None if truth is None else truth[out])
     return scores
 
@@ -153,7 +153,7 @@ def _scores(fit: Fit, table: Table, truth: Shaped[np.ndarray, " n"] | None) -> F
     return np.where(np.isnan(log_probabilities), -np.inf, log_probabilities)
 
 
-def _check_trained_on(fit: Fit, rows: Rows) -> None:
+def check_trained_on(fit: Fit, rows: Rows) -> None:
     """Refuse rows other than the training rows of the fit, by their fingerprints."""
     given = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
     assert fit.summaries is not None
@@ -174,7 +174,7 @@ def assign_folds(X: Data, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"
     return generator(as_key(seed)).permutation(np.arange(num_rows) % num_folds)
 
 
-def _refit(fit: Fit, rows: Rows) -> Fit:
+def refitted(fit: Fit, rows: Rows) -> Fit:
     """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
     data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
     return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)

@@ -3,6 +3,7 @@
 from .answers import Answer
 from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
+from .leave_one_out import LeaveOneOut, leave_one_out
 from .prequential import Prequential, prequential
 from .targets import ClassTarget as ClassTarget
 from .targets import ContinuousTarget as ContinuousTarget
@@ -12,4 +13,4 @@ from .targets import Scored as Scored
 from .targets import signed as signed
 
 # public names; the other ones are for other rooms
-__all__ = ["Answer", "Comparison", "Prequential", "compare", "prequential"]
+__all__ = ["Answer", "Comparison", "LeaveOneOut", "Prequential", "compare", "leave_one_out", "prequential"]

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-import scipy.special
 
 from bayesgen.data import Rows, Schema, is_chunked
 from bayesgen.describe import described
@@ -34,6 +33,7 @@ from bayesgen.statistics import SufficientStatistics, noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
+from .scores import scores_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -197,10 +197,8 @@ def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     with jax.enable_x64(True):
         tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, sets.chunks()[0].stop)
     is_unknown |= sets.weights == 0
-    codes = np.asarray(sets.rows.codes)[sets.places]
-    joint = np.take_along_axis(tables, codes[..., None], axis=-1)[..., 0]
-    with np.errstate(invalid="ignore"):
-        given_row = joint - scipy.special.logsumexp(tables, axis=-1) if len(sets.schema.classes or ()) else joint
+    codes = None if sets.rows.labels is None else np.asarray(sets.rows.labels)[sets.places]
+    given_row, joint = scores_of(tables, codes)
     return np.where(is_unknown, np.nan, given_row), np.where(is_unknown, np.nan, joint)
 
 

@@ -9,9 +9,11 @@ calibration error.
 """
 
 import numpy as np
+import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from bayesgen.prediction import named_classes
+from bayesgen.typing import Float, Int
 
 Floats = NDArray[np.float64]
 
@@ -84,3 +86,18 @@ def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, f
     if len(differences) < 2 or not np.isfinite([first, second]).all():
         return mean, float("nan")
     return mean, float(np.std(differences, ddof=1) / np.sqrt(len(differences)))
+
+
+def scores_of(
+    log_joint: Float[np.ndarray, "*batch K"], codes: Int[np.ndarray, "*batch"] | None
+) -> tuple[Float[np.ndarray, "*batch"], Float[np.ndarray, "*batch"]]:
+    """log p(y | x) and log p(x, y) of rows with these classes; without classes log p(x) twice.
+
+    The score of a row that no class makes possible is minus infinity.
+    """
+    total = scipy.special.logsumexp(log_joint, axis=-1)
+    if codes is None:
+        return total, total
+    joint = np.take_along_axis(log_joint, codes[..., None], axis=-1)[..., 0]
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isneginf(joint), -np.inf, joint - total), joint

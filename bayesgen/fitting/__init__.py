@@ -2,6 +2,7 @@
 
 from .data_sets import UNKNOWN_MOMENTS as UNKNOWN_MOMENTS
 from .data_sets import SetsOfRows as SetsOfRows
+from .data_sets import moments_of as moments_of
 from .data_sets import read_sets as read_sets
 from .data_sets import with_moments as with_moments
 from .exact import Exact
@@ -10,6 +11,7 @@ from .fit import Fit
 from .fit import Trained as Trained
 from .many import FitBatch, fit_many
 from .many import any_of as any_of
+from .many import is_sparse as is_sparse
 from .many import why_separate as why_separate
 from .nuts import NUTS
 from .nuts import about as about

@@ -1,0 +1,273 @@
+"""`leave_one_out`: each training row predicted from all others."""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import scipy.special
+from arviz_stats.base import array_stats
+
+from bayesgen.averaging import check_trained_on, refitted
+from bayesgen.data import Rows, Schema, Table, read_table
+from bayesgen.describe import described
+from bayesgen.errors import BayesgenError, DataError, PredictionError, keywords_stated
+from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, any_of, is_sparse, moments_of, with_moments
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import At, Draws, chains_joined, chunk_table
+from bayesgen.prediction import BMA, Rule
+from bayesgen.program import ConcreteModel, log_joint_draws
+from bayesgen.records import by_content
+from bayesgen.runtime import over_chunks, table_chunks
+from bayesgen.statistics import SufficientStatistics, noted_conditions
+from bayesgen.typing import Array, Bool, Data, Float, Int, Values
+
+from .scores import scores_of
+
+if TYPE_CHECKING:
+    from arviz_stats.utils import ELPDData
+
+GOOD_K = 0.7  # of Pareto's k, up to which weights of draws are reliable
+
+
+@by_content
+class LeaveOneOut:
+    """Scores of training rows, each predicted from the others.
+
+    Attributes:
+        log_scores: log p(y_i | x_i, all rows but i) by a rule; of rows without labels log p(x_i | all rows but i). NaN
+            where the other rows have no estimate.
+        in_sample: the same scores with the row itself among the training rows.
+        pareto_k: tail index of the weights of draws, above 0.7 where the score is not reliable; None where scores are
+            exact.
+    """
+
+    log_scores: Float[np.ndarray, " n"]
+    in_sample: Float[np.ndarray, " n"]
+    pareto_k: Float[np.ndarray, " n"] | None = None
+    num_draws: int = 1
+
+    @property
+    def total(self) -> float:
+        """The sum of the scores: the expected log predictive density of as many new rows."""
+        return float(self.log_scores.sum())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the total, over rows."""
+        return float(np.sqrt(len(self.log_scores)) * self.log_scores.std(ddof=1))
+
+    def __repr__(self) -> str:
+        k = self.pareto_k
+        lines = {
+            "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}",
+            "in sample": f"{self.in_sample.sum():,.6g}",
+            "rows without a score": str(int(np.isnan(self.log_scores).sum())) if np.isnan(self.total) else None,
+            "pareto k above 0.7": None if k is None else f"{int((k > GOOD_K).sum())} rows",
+            "next": "result.log_scores, result.total, result.to_elpd()",
+        }
+        return described(f"LeaveOneOut of {len(self.log_scores)} rows", lines)
+
+    def to_elpd(self) -> "ELPDData":
+        """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""
+        import xarray
+        from arviz_stats.utils import ELPDData
+
+        by_row = xarray.DataArray(self.log_scores, dims=["row"])
+        k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k, dims=["row"])
+        return ELPDData(
+            kind="loo",
+            elpd=self.total,
+            se=self.standard_error,
+            p=float(self.in_sample.sum() - self.total),
+            n_samples=self.num_draws,
+            n_data_points=len(self.log_scores),
+            scale="log",
+            warning=k is not None and bool((k > GOOD_K).any()),
+            good_k=GOOD_K,
+            elpd_i=by_row,
+            pareto_k=k,  # type: ignore[arg-type]
+        )
+
+
+@keywords_stated
+def leave_one_out(
+    fit: Fit,
+    X: Data,
+    y: Values | None = None,
+    *,
+    sample_weight: Values | None = None,
+    rule: Rule | None = None,
+    folds: Int[np.ndarray, " n"] | None = None,
+) -> LeaveOneOut:
+    """Predict each training row from all others, or from the other folds.
+
+    Fits in closed form take the row out of their sufficient statistics, so that scores are exact and cost little more
+    than a prediction. Draws are weighted by one over the density of the row, with Pareto-smoothed weights. The prior is
+    kept. A weighted row is left out as a whole.
+
+    Args:
+        fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`.
+        X, y, sample_weight: the rows that it was trained on.
+        rule: rule of prediction; None for `BMA()`. Point fits take `PlugIn()`.
+        folds: the fold of each row, whole numbers (n,), each left out as a whole; None for each row alone. Draws are
+            not refitted, so they take none.
+
+    Raises:
+        DataError: other rows than those of the training.
+        PredictionError: a rule that the fit cannot answer.
+
+    Source: Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation using leave-one-out cross-validation
+    and WAIC, for draws.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [2.0], [3.0], [7.0], [8.0], [9.0]], ["a", "a", "a", "b", "b", "b"]
+    >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    >>> bg.leave_one_out(fit, X, y).log_scores.round(3).tolist()
+    [-0.015, -0.024, -0.075, -0.075, -0.024, -0.015]
+    """
+    if not isinstance(fit, Fit):
+        raise PredictionError("leave_one_out takes a result of bayesgen.fit. For an average ask its members.")
+    rule = BMA() if rule is None else rule
+    table = read_table(X, y, sample_weight)
+    rows = _training_rows(fit, table)
+    if isinstance(fit.posterior, Draws):
+        if folds is not None or not isinstance(rule, BMA):
+            raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")
+        _check_trained_on(fit, rows)
+        return _by_draws(fit, rows)
+    check_trained_on(fit, rows)
+    if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
+        raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
+    in_sample = _scores(rows, rule, fit)
+    if folds is None and _is_closed(fit, rows, rule):
+        return LeaveOneOut(_row_by_row(fit, rows, rule), in_sample)
+    return LeaveOneOut(_fold_by_fold(fit, rows, rule, np.arange(rows.num_rows) if folds is None else folds), in_sample)
+
+
+def _training_rows(fit: Fit, table: Table) -> Rows:
+    """The rows with labels and weights, encoded as in the training."""
+    if fit.concrete.response is None and table.labels is None and len(fit.classes) and fit.concrete.has_labels:
+        raise DataError("y is missing: rows are scored by the probabilities of their labels. Give y.")
+    rows = fit.concrete.read(fit.schema, table)
+    return dataclasses.replace(rows, labels=fit.concrete.label_codes(fit.schema, table), weights=table.weights)
+
+
+def _check_trained_on(fit: Fit, rows: Rows) -> None:
+    """Refuse rows other than the training rows of draws, by their weight and by the moments of their columns."""
+    statistics = fit.concrete.summarize(fit.schema, rows)
+    scaled = fit.concrete.with_scale(with_moments(fit.schema, UNKNOWN_MOMENTS), statistics.summaries)
+    pairs = zip(moments_of(scaled), moments_of(fit.schema), strict=True)
+    weights = [(statistics.total_weight, fit.attributes["total_weight"])]
+    known = [pair for pair in (*weights, *pairs) if all(part is not None for part in pair)]
+    if not all(np.allclose(*pair, rtol=1e-9, equal_nan=True) for pair in known):
+        raise DataError("X= and y= are not the rows that this fit was trained on. Give the training rows.")
+
+
+def _scores(rows: Rows, rule: Rule, fit: Fit) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i), or log p(x_i) without labels, of rows by a fit."""
+    response = fit.concrete.response
+    if response is not None:
+        prediction: Any = rule.respond(fit, response.without(rows))
+        return np.asarray(prediction.log_density(response.values(rows)))
+    prediction = rule.apply(fit, rows)
+    if rows.labels is None:
+        return np.asarray(prediction.log_marginal)
+    own = prediction.log_probabilities[np.arange(rows.num_rows), np.asarray(rows.labels)]
+    return np.where(np.isnan(own), -np.inf, own)  # no class makes the row possible
+
+
+def _is_closed(fit: Fit, rows: Rows, rule: Rule) -> bool:
+    """Whether one compiled call takes each row out of the statistics."""
+    conjugate = fit.concrete.conjugate(fit.schema)
+    assert fit.summaries is not None
+    return bool(
+        fit.concrete.is_traceable
+        and fit.concrete.response is None
+        and rule.closed_at is not None
+        and conjugate is not None
+        and fit.method.has_closed_form(conjugate)
+        and fit.summaries.statistics.is_complete
+        and not is_sparse(rows)
+    )
+
+
+def _row_by_row(fit: Fit, rows: Rows, rule: Rule) -> Float[np.ndarray, " n"]:
+    """Scores of rows, each taken out of the statistics of all."""
+    assert fit.summaries is not None and rule.closed_at is not None
+    num_classes = max(1, len(fit.classes))
+    cells = num_classes * sum(np.prod(np.shape(values)[1:]) ** 2 for values in rows.values.values())
+    prior = fit.concrete.conjugate(fit.schema)
+    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
+    leave_out = functools.partial(
+        _left_out,
+        fit.summaries.statistics,
+        prior,
+        model=fit.concrete,
+        schema=plain,
+        method=fit.method,
+        at=rule.closed_at,
+    )
+    each = dataclasses.replace(rows, labels=rows.codes, weights=rows.frequencies)
+    with jax.enable_x64(True):
+        size = table_chunks(rows.num_rows, cells)[0].stop
+        table, is_unknown = over_chunks(leave_out, each, rows.num_rows, size)
+    codes = None if rows.labels is None else np.asarray(rows.labels)
+    return np.where(is_unknown, np.nan, scores_of(table, codes)[0])
+
+
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
+def _left_out(
+    statistics: SufficientStatistics,
+    prior: Conjugate,
+    rows: Rows,
+    *,
+    model: ConcreteModel,
+    schema: Schema,
+    method: Method,
+    at: At,
+) -> tuple[Float[Array, "n K"], Bool[Array, " n"]]:
+    """The table of log-joints of each row by the fit of all others, and where that has no estimate."""
+
+    def of_row(row: Rows) -> tuple[Array, Array]:
+        alone = jax.tree.map(lambda cell: cell[None], row)
+        others = statistics.without(model.summarize(schema, alone))
+        with noted_conditions() as noted:
+            table = chunk_table(method.closed_form(prior, others).densities(at), alone, slice(None))
+        return table[0], any_of(noted)
+
+    return jax.vmap(of_row)(rows)
+
+
+def _fold_by_fold(fit: Fit, rows: Rows, rule: Rule, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Scores of the rows of each fold by the fit of all others; NaN where that has no estimate."""
+    scores = np.full(rows.num_rows, np.nan)
+    for fold in np.unique(folds):
+        is_out = folds == fold
+        try:
+            rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
+        except BayesgenError:
+            continue
+        scores[is_out] = _scores(rows.take(np.flatnonzero(is_out)), rule, rest)
+    return scores
+
+
+def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
+    """Scores by draws given all rows, each with the weight of one over the density of the row."""
+    if fit.concrete.response is not None:
+        raise PredictionError("leave_one_out of draws is for classes and densities. Use an exact fit, or folds.")
+    latents = chains_joined(fit.posterior.draws(0, jax.random.key(0)))
+    num_draws = len(next(iter(latents.values())))
+    scores, in_sample, tails = np.empty((3, rows.num_rows))
+    for places in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
+        chunk = rows.take(places)
+        table = np.moveaxis(log_joint_draws(fit.program, latents, dataclasses.replace(chunk, labels=None)), 0, 1)
+        marginal = scipy.special.logsumexp(table, axis=-1)
+        own = marginal if chunk.labels is None else table[np.arange(len(table)), :, np.asarray(chunk.labels)]
+        weights, tails[places] = array_stats.psislw(own * chunk.frequencies[:, None])
+        for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
+            of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, marginal))
+            total = scipy.special.logsumexp(logs, axis=-1)
+            scored[places] = of_row - total if chunk.labels is None else of_own - of_row
+    return LeaveOneOut(scores, in_sample, tails, num_draws)

@@ -1,0 +1,102 @@
+"""Training rows predicted from all others: equal to fits without them, under the same prior."""
+
+import arviz_stats
+import numpy as np
+import pytest
+
+import bayesgen as bg
+from tests.models import response_cases
+from tests.models.cases import CASES, take
+
+QUICK = {("naive Bayes", "Exact"), ("discriminant, tied", "Exact")}
+QUICK |= {("multinomial, sparse", "MAP"), ("discriminant, full", "MAP")}
+METHODS = {"Exact": (bg.Exact(), bg.BMA()), "mean": (bg.Exact(), bg.PlugIn()), "MAP": (bg.MAP(), bg.PlugIn())}
+PAIRS = [
+    pytest.param(name, method, marks=() if (name, method) in QUICK else pytest.mark.slow)
+    for name in CASES
+    for method in METHODS
+]
+
+
+def refitted(case, fit, rows, method, rule):
+    """Log scores of rows, each by a fit without it that has the schema, and so the prior, of the fit."""
+    X, y = case.data
+    scores = []
+    for row in rows:
+        others = np.delete(np.arange(len(y)), row)
+        rest = bg.fit(case.model, take(X, others), y[others], method=method, schema=fit.schema)
+        answer = bg.predict(rest, take(X, np.array([row])), rule=rule)
+        scores.append(answer.log_probabilities[0, fit.classes.tolist().index(y[row])])
+    return scores
+
+
+@pytest.mark.parametrize("name, pair", PAIRS)
+def test_scores_are_those_of_fits_without_the_row(name, pair):
+    case, (method, rule) = CASES[name], METHODS[pair]
+    fit = bg.fit(case.model, *case.data, method=method)
+    result = bg.leave_one_out(fit, *case.data, rule=rule)
+    rows = [0, 1, 17, 40]
+    np.testing.assert_allclose(result.log_scores[rows], refitted(case, fit, rows, method, rule), rtol=1e-8, atol=1e-10)
+    assert result.pareto_k is None and np.isfinite(result.total) and result.standard_error > 0
+
+
+def test_a_weighted_row_leaves_as_a_whole_and_folds_leave_together():
+    rng = np.random.default_rng(2)
+    X, y, weights = rng.normal(size=(23, 3)), np.arange(23) % 2, rng.integers(1, 4, 23)
+    model, folds = bg.GaussianDiscriminant(), np.arange(23) % 5
+    fit = bg.fit(model, X, y, method=bg.Exact(), sample_weight=weights)
+    alone = bg.leave_one_out(fit, X, y, sample_weight=weights).log_scores
+    together = bg.leave_one_out(fit, X, y, sample_weight=weights, folds=folds).log_scores
+    for out, found in (([4], alone[[4]]), (np.flatnonzero(folds == 3), together[folds == 3])):
+        rest = np.setdiff1d(np.arange(23), out)
+        other = bg.fit(model, X[rest], y[rest], method=bg.Exact(), sample_weight=weights[rest], schema=fit.schema)
+        answer = bg.predict(other, X[out], rule=bg.BMA())
+        np.testing.assert_allclose(found, answer.log_probabilities[np.arange(len(out)), y[out]], rtol=1e-9)
+
+
+def test_a_class_of_one_row_is_predicted_by_its_prior():
+    X, y = [[1.0], [2.0], [2.5], [9.0]], ["a", "a", "a", "b"]
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    schema = fit.schema
+    rest = bg.fit(bg.NaiveBayes(), X[:3], y[:3], method=bg.Exact(), schema=schema)
+    score = bg.leave_one_out(fit, X, y).log_scores[3]
+    np.testing.assert_allclose(score, bg.predict(rest, X[3:], rule=bg.BMA()).log_probabilities[0, 1], rtol=1e-9)
+    point = bg.fit(bg.NaiveBayes(bg.BetaBernoulli()), [[True], [False], [True]], ["a", "a", "b"], method=bg.MLE())
+    result = bg.leave_one_out(point, [[True], [False], [True]], ["a", "a", "b"], rule=bg.PlugIn())
+    assert result.log_scores[[0, 1]].tolist() == [-np.inf, -np.inf] and np.isnan(result.log_scores[2])
+
+
+def test_numbers_are_predicted_from_the_other_rows():
+    case = response_cases.CASES["joint"]
+    X, y = case.data
+    fit = bg.fit(case.model, X, y, method=bg.Exact())
+    result = bg.leave_one_out(fit, X, y, folds=np.arange(len(y)) % 7)
+    assert result.log_scores.shape == (len(y),) and result.total < result.in_sample.sum()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # in ArviZ's compare, of the newest pandas
+def test_smoothed_weights_of_draws_agree_with_the_exact_scores():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(31, 2)), np.arange(31) % 2
+    X[:, 0] += y
+    model = bg.GaussianDiscriminant("tied")
+    exact = bg.leave_one_out(bg.fit(model, X, y, method=bg.Exact()), X, y)
+    drawn = bg.leave_one_out(bg.fit(model, X, y, method=bg.NUTS(num_samples=500)), X, y)
+    assert drawn.pareto_k.max() < 0.7
+    np.testing.assert_allclose(drawn.log_scores, exact.log_scores, atol=0.06)
+    np.testing.assert_allclose(drawn.total, exact.total, atol=0.2)
+    table = arviz_stats.compare({"exact": exact.to_elpd(), "drawn": drawn.to_elpd()})
+    assert set(table.index) == {"exact", "drawn"}
+
+
+def test_other_rows_are_refused():
+    X, y = [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"]
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+    with pytest.raises(bg.DataError, match="not the rows"):
+        bg.leave_one_out(fit, [[1.0], [2.0], [7.0], [9.5]], y)
+    with pytest.raises(bg.DataError, match="y is missing"):
+        bg.leave_one_out(fit, X)
+    with pytest.raises(bg.DataError, match="whole number for each of the 4 rows"):
+        bg.leave_one_out(fit, X, y, folds=[0, 1])
+    with pytest.raises(bg.PredictionError, match="point estimate"):
+        bg.leave_one_out(bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP()), X, y)
