@@ -67,13 +67,11 @@ def forward(initial: First, transition: Matrix, emissions: EmissionTable, active
     """
     moves, active_later = jnp.exp(transition), None if active is None else active[1:]
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
-    first, factors, value = _scaled(joint_of_first, emissions, active_later)
-    shares, scales = _filtered(first, moves, factors)
-    value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
+    value, shares, _ = _filtered(joint_of_first, moves, emissions, active_later)
     possible = (transition > -jnp.inf).astype(moves.dtype)  # unlike probabilities, these do not underflow
     is_reached = (_moved(shares[:-1], possible) > 0) & (emissions[1:] > -jnp.inf)
     is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False).any()
-    is_first_lost = ((joint_of_first > -jnp.inf) & (first < _lost(first))).any()
+    is_first_lost = ((joint_of_first > -jnp.inf) & (shares[0] < _lost(shares))).any()
     is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~(is_lost | is_first_lost))
     return jax.lax.cond(is_exact, lambda: value, lambda: forward_in_logs(initial, transition, emissions, active))
 
@@ -85,10 +83,8 @@ def forward_backward(
     """Log densities, and expected counts of first states, of transitions, and of states at each time step."""
     moves, active_later = jnp.exp(transition), None if active is None else active[1:]
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
-    first, factors, value = _scaled(joint_of_first, emissions, active_later)
-    shares, scales = _filtered(first, moves, factors)
-    value = value + _where(active_later, jnp.log(scales), 0.0).sum(0)
-    ahead = _ahead(moves, factors, active_later, first.shape)
+    value, shares, factors = _filtered(joint_of_first, moves, emissions, active_later)
+    ahead = _ahead(moves, factors, active_later, joint_of_first.shape)
     joint = jnp.concatenate([shares[:1], _moved(shares[:-1], moves) * factors]) * ahead
     totals = joint.sum(1)  # tiny where states that are likely given the past are unlikely given the future
     states = joint / totals[:, None]
@@ -119,16 +115,13 @@ def _joint_of_first(initial: First, transition: Matrix, emissions: EmissionTable
     return jnp.broadcast_to(initial + emissions[0], (len(initial), *jnp.broadcast_shapes(*shapes)))
 
 
-def _scaled(joint: jax.Array, emissions: EmissionTable, active: Active) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Shares of the first states, later densities relative to the best state's, and the logs of these factors."""
-    value = log_sum(joint, 0)
-    later = _where(active, emissions[1:], 0.0)
-    peaks = finite_or_zero(later.max(1))
-    return jnp.exp(joint - finite_or_zero(value)), jnp.exp(later - peaks[:, None]), value + peaks.sum(0)
-
-
-def _filtered(first: jax.Array, moves: jax.Array, factors: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Probabilities of states given the time steps so far, (T, S, *batch), and scales of the later steps."""
+def _filtered(
+    joint_of_first: jax.Array, moves: jax.Array, emissions: EmissionTable, active_later: Active
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Log densities, states given the time steps so far (T, S, *batch), and later densities over the best state's."""
+    value, later = log_sum(joint_of_first, 0), _where(active_later, emissions[1:], 0.0)
+    first, peaks = jnp.exp(joint_of_first - finite_or_zero(value)), finite_or_zero(later.max(1))
+    factors = jnp.exp(later - peaks[:, None])
 
     def move(shares: jax.Array, factor: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         joint = _times(shares, moves) * factor
@@ -136,7 +129,8 @@ def _filtered(first: jax.Array, moves: jax.Array, factors: jax.Array) -> tuple[j
         return joint / scale, (joint / scale, scale)
 
     _, (shares, scales) = jax.lax.scan(move, first, factors)
-    return jnp.concatenate([first[None], shares]), scales
+    value = value + peaks.sum(0) + _where(active_later, jnp.log(scales), 0.0).sum(0)
+    return value, jnp.concatenate([first[None], shares]), factors
 
 
 def _ahead(moves: jax.Array, factors: jax.Array, active: Active, shape: tuple[int, ...]) -> jax.Array:

@@ -26,7 +26,6 @@ from .hidden_counts import (
     clustered_counts,
     expected_hidden_counts,
     has_partial_steps,
-    no_counts,
     stacked,
 )
 from .hyperparameters import (
@@ -279,10 +278,7 @@ class DirichletHiddenMarkov(OpenFamily):
         has_partial, parts = has_partial_steps(summary), []
         for code in range(summary.num_classes or 1):
             rows, family = summary.of_class(code), self._emissions_of(code)
-            if len(rows.places):
-                counts = clustered_counts(family.likelihood, rows, self.num_states, has_partial, rng)
-            else:
-                counts = no_counts(family.likelihood, rows, self.num_states, has_partial)
+            counts = clustered_counts(family.likelihood, rows, self.num_states, has_partial, rng)
             if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
                 counts = dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions))
             parts.append(counts)

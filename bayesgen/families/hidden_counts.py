@@ -1,6 +1,7 @@
 """Hidden Markov chains: counts by state, their expectations, starts of EM, and Dirichlet priors on the chain."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping
 
@@ -111,7 +112,7 @@ def expected_hidden_counts(
         FitError: rows of probability zero.
     """
     density, num_states = likelihood.density(emissions), len(log_initial)
-    total, counts = 0.0, no_counts(likelihood, rows, num_states, has_partial)
+    total, parts = 0.0, list[HiddenCounts]()
     for part in _parts(rows, num_states):
         steps = ObservedSteps.of_rows(rows, part)
         table = np.zeros((*steps.is_observed.shape, num_states))
@@ -127,15 +128,8 @@ def expected_hidden_counts(
         total += float(found.log_density @ steps.weights)
         initial, transition = (np.tensordot(steps.weights, table, 1) for table in (found.initial, found.transition))
         states = np.asarray(found.states) * steps.weights[:, None, None]
-        counts = counts.merge(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_partial)))
-    return total, counts
-
-
-def no_counts(likelihood: Likelihood, rows: RetainedRows, num_states: int, has_partial: bool) -> HiddenCounts:
-    """Counts of no rows, with the shapes of those of `rows`."""
-    none = ObservedSteps.of_rows(rows, slice(0, 0))
-    emissions = none.by_state(likelihood, np.zeros((*none.is_observed.shape, num_states)), has_partial)
-    return HiddenCounts(np.zeros(num_states), np.zeros((num_states, num_states)), emissions)
+        parts.append(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_partial)))
+    return total, functools.reduce(HiddenCounts.merge, parts)
 
 
 def has_partial_steps(rows: RetainedRows) -> bool:
@@ -152,9 +146,9 @@ def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
 
 
 def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
-    """Slices of the entries whose tables of time steps and states are computed at once."""
+    """Slices of the entries whose tables of time steps and states are computed at once; an empty one of no entries."""
     numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
-    yield from chunks(len(rows.places), max(int(LATENT_CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
+    yield from chunks(max(len(rows.places), 1), max(int(LATENT_CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
 
 
 def _forward_backward(
