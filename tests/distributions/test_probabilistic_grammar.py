@@ -3,6 +3,7 @@
 import collections
 import itertools
 import math
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ import bayesgen as bg
 from bayesgen.distributions import GrammarLikelihood, GrammarRules
 from bayesgen.distributions.grammar import log_length_probabilities
 from bayesgen.distributions.grammar_rules import normal_form
-from bayesgen.distributions.inside import ParseTree
+from bayesgen.distributions.inside import ParseTree, inside
+from bayesgen.distributions.semirings import BOOLEAN, MAX, Semiring
 from bayesgen.statistics.latent import filled_up
 
 close = np.testing.assert_allclose
@@ -132,6 +134,30 @@ def test_the_most_probable_parse_is_that_of_all_trees(case):
         assert tree.symbols == string and tree.symbol == grammar.rules.start
         numbers = dict(zip(grammar.rules.rule_names, grammar.probs, strict=True))
         close(np.prod([numbers[rule] for rule in tree.rules()]), most, rtol=1e-12)
+
+
+COUNTING = Semiring(0, 1, lambda numbers, axis: numbers.sum(axis), operator.mul)
+
+
+@pytest.mark.parametrize("semiring", [BOOLEAN, COUNTING, MAX], ids=["boolean", "counting", "max"])
+def test_the_recursion_adds_up_parse_trees_in_any_semiring(case, semiring):
+    rules, probs, grammar, short = case
+    form, some = normal_form(grammar.rules), short[:: max(len(short) // 40, 1)]
+    if semiring is MAX:
+        of_rules = np.log(grammar.probs)
+        expected = [enumerated(rules, probs, string)[2] for string in some]
+    else:
+        of_rules = np.full(len(grammar.rules.rules), semiring.one)
+        expected = [len(derivations(rules, (grammar.rules.start,), string)) for string in some]
+    codes, (choices, leaves) = grammar.encode(some), form.weights(semiring, of_rules)
+    lengths, num_steps = (codes >= 0).sum(1), codes.shape[1]
+    found = inside(semiring, form, choices, leaves[:, codes.T], lengths, num_steps)[0]
+    close(np.exp(found) if semiring is MAX else found, np.array(expected) > 0 if semiring is BOOLEAN else expected)
+    of_missing = inside(semiring, form, choices, leaves[:, -1:], np.arange(1, num_steps + 1), num_steps)[0]
+    of_each = [
+        inside(semiring, form, choices, leaves[:, [-1] * size], size, size)[0] for size in range(1, num_steps + 1)
+    ]
+    close(of_missing, of_each)
 
 
 @pytest.mark.filterwarnings("ignore:ProbabilisticGrammar. the probabilities of all strings")
