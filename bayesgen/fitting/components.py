@@ -9,6 +9,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.posteriors import (
+    MATCHED_ROWS,
     Draws,
     ExchangeableComponents,
     chains_joined,
@@ -21,14 +22,10 @@ from bayesgen.posteriors import (
     warn_of_convergence,
 )
 from bayesgen.program import log_density_of_sites, log_joint_draws
-from bayesgen.runtime import as_key, generator
+from bayesgen.runtime import EQUAL_DENSITIES, TABLE_CELLS, as_key, generator
 from bayesgen.typing import Int, Seed
 
 from .export import axes, class_axes
-
-MOST_MATCHED_ROWS = 500  # by which components are matched
-MOST_DENSITIES = 1 << 23  # log densities in a table of all draws and these rows
-SAME_DENSITY = 1e-6  # to which densities agree that are equal
 
 Axes = dict[str, int]
 """Name of a parameter -> its axis of the components, among those of one draw."""
@@ -96,8 +93,8 @@ def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
     for order in (swapped, moved):
         other = _ordered(last_draw, axes_of, order[None, None])
         other_table = log_joint_draws(draws.program, chains_joined(other.latents), rows)
-        if not np.allclose(other_table, table[..., order], SAME_DENSITY, SAME_DENSITY) or not np.isclose(
-            _log_prior(other), density, SAME_DENSITY, SAME_DENSITY
+        if not np.allclose(other_table, table[..., order], EQUAL_DENSITIES, EQUAL_DENSITIES) or not np.isclose(
+            _log_prior(other), density, EQUAL_DENSITIES, EQUAL_DENSITIES
         ):
             return False
     return True
@@ -124,6 +121,6 @@ def _some_rows(rows: Rows, draws: Draws, rng: np.random.Generator) -> Rows:
     """A random subset of the rows of positive weight, as many as matching components needs."""
     counting = np.flatnonzero(np.asarray(rows.frequencies))
     num_draws = draws.sample_stats["diverging"].size
-    most = min(MOST_MATCHED_ROWS, max(1, MOST_DENSITIES // (num_draws * draws.program.num_classes)))
+    most = min(MATCHED_ROWS, max(1, 2 * TABLE_CELLS // (num_draws * draws.program.num_classes)))
     chosen = counting if len(counting) <= most else np.sort(rng.choice(counting, most, replace=False))
     return dataclasses.replace(rows.take(chosen), labels=None, weights=np.asarray(rows.frequencies)[chosen])

@@ -26,18 +26,26 @@ from bayesgen.program import (
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
-from bayesgen.solvers import AffineMap, Optimum, Status, Whitened, curvature_at, evaluator_of, find_supremum
+from bayesgen.solvers import (
+    MOST_DECOMPOSED,
+    AffineMap,
+    Optimum,
+    Status,
+    Whitened,
+    curvature_at,
+    evaluator_of,
+    find_supremum,
+)
 from bayesgen.statistics import SufficientStatistics, merged, padded_rows
 from bayesgen.typing import Array, Float
 
 from .fit import Fit
-from .identification import CERTAIN, MOST_DIMENSIONS, LogOddsSlopes
+from .identification import CERTAIN, LogOddsSlopes
 from .joint import JointMethod
 from .problem import ProgramProblem
 from .starts import free_parameters, made_finite, rows_of_classes
 
 Searched = TypeVar("Searched", Whitened, "CoupledDensity")  # an objective in the coordinates of its search
-LARGEST_COORDINATE = 700.0  # in place of infinity: a probability of 1e-304
 
 
 def initial_vector(problem: ProgramProblem, joint: Fit) -> Float[np.ndarray, " D"]:
@@ -108,7 +116,8 @@ class Refinement:
     def objective_of_joint_fit(self, objective: Whitened) -> dict[str, float]:
         """The objective at the joint fit itself, which may have probabilities of zero."""
         vector = free_parameters(self.problem.program, self.joint.posterior.parameters)
-        center = np.nan_to_num(vector, nan=0.0, posinf=LARGEST_COORDINATE, neginf=-LARGEST_COORDINATE)
+        largest = 700.0  # in place of infinity: a probability of 1e-304
+        center = np.nan_to_num(vector, nan=0.0, posinf=largest, neginf=-largest)
         there = Whitened(objective.density, dataclasses.replace(objective.whitening, center=center))
         return {"objective_of_joint_fit": evaluator_of(there).at(np.zeros(len(center)))[0]}
 
@@ -354,7 +363,7 @@ def _checked(
     Raises:
         FitError: where classes are separable.
     """
-    if len(vector) > MOST_DIMENSIONS:
+    if len(vector) > MOST_DECOMPOSED:
         if not method.has_prior and value >= -CERTAIN * float(np.sum(rows.frequencies)):
             raise unbounded_objective(vector - whitening.center, whitening, density, method)
         return None

@@ -18,15 +18,13 @@ from bayesgen.data import Rows
 from bayesgen.errors import ConvergenceWarning, FitError, warn
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ParameterArrays, chunk_table, numbers_per_row
-from bayesgen.runtime import SINGLE_THREADED_BLAS, as_key, bar, even_chunks, generator, in_threads
+from bayesgen.runtime import SINGLE_THREADED_BLAS, THREAD_CELLS, as_key, bar, even_chunks, generator, in_threads
 from bayesgen.solvers import Ascent, Coordinates, ascend
 from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Float, Int
 
 from .problem import ProgramProblem
 from .starts import GivenClasses, GivenParameters, Grouping, groupings
-
-E_STEP_CELLS = 1 << 19  # rows x classes x columns of a chunk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +188,7 @@ class ExpectationMaximization:
         return sum(in_threads(of_chunk, self._chunks_of(rows)), start=0.0)
 
     def _chunks_of(self, rows: Rows) -> list[slice]:
-        return even_chunks(rows.num_rows, E_STEP_CELLS / numbers_per_row(rows, len(self.conjugate.classes)))
+        return even_chunks(rows.num_rows, THREAD_CELLS / 2 / numbers_per_row(rows, len(self.conjugate.classes)))
 
 
 def _responsibilities(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n K"]]:
@@ -211,7 +209,6 @@ def _most_probable(table: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "
 
 
 LEAST_GAIN = 5e-8  # of the objective, where EM ends: less than a thousandth of a standard error of each parameter
-SAME_MAXIMUM = 1e-4  # by which objectives of searches with one maximum may differ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,7 +298,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
     best: Ascent[ParameterArrays] | None = None
     refusals: list[FitError] = []
     # of maxima that differ by the order of hidden states, the one that is reached first is kept
-    margin = SAME_MAXIMUM if steps.conjugate.has_several_maxima else 0.0
+    margin = 1e-4 if steps.conjugate.has_several_maxima else 0.0
     # matrices of the M-step are small; rows go in chunks, which have threads
     with SINGLE_THREADED_BLAS, bar("EM, by starts", len(starts), progress) as advanced:
         for start in starts:

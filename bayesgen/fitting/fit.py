@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
-DRAWS_OF_TABLES = 1000  # where a posterior can give any number
 
 
 @by_content
@@ -208,7 +207,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":
             return self.posterior.log_joint(wanted, at)
-        latents = chains_joined(self.posterior.draws(DRAWS_OF_TABLES, jax.random.key(0)))
+        latents = chains_joined(self.posterior.draws(1000, jax.random.key(0)))
         return log_joint_draws(self.program, latents, wanted)
 
     def reduce_draws(

@@ -19,18 +19,13 @@ import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.program import Prior, Program, ProgramDensity, program_table, slope_along, slopes_of_log_odds
-from bayesgen.runtime import over_chunks
+from bayesgen.runtime import CACHE_ROWS, EQUAL_DENSITIES, over_chunks
 from bayesgen.solvers import evaluator_of
 from bayesgen.statistics import padded_rows
 from bayesgen.typing import Bool, Float, Int
 
-MOST_DIMENSIONS = 1200  # up to which slopes are computed
 UNCHANGED = 1e-8  # of the largest singular value: smaller ones are rounding
 CERTAIN = 1e-6  # mean probability of wrong classes, below which labels are certain
-LEAST_FALL, MOST_RISE = 1e-4, 1e-6  # of log odds along a separating direction; rises are rounding
-MOST_LINEAR_PROGRAMS, MORE_ROWS = 50, 500  # and the rows that each adds to the next one
-SLOPE_ROWS = 4096  # whose slopes are computed at once
-PRIOR_POINTS = 3  # at which gradients of the prior are computed
 
 Direction = Float[np.ndarray, " D"]
 
@@ -88,17 +83,17 @@ class LogOddsSlopes:
         left, to_free = left[:, kept], (right[kept] / singular_values[kept, None]).T
         if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
             return None
-        for _ in range(MOST_LINEAR_PROGRAMS):
+        for _ in range(50):  # each linear program adds rows to the next one
             reduced = slopes.reshape(-1, slopes.shape[2]) @ to_free
             direction = np.zeros(len(self.vector))
             direction[free] = to_free @ _separating_direction(reduced * np.sqrt(len(reduced)))
             changes = self._slopes_along(direction)
             fall, rise = -changes.min(initial=0.0), changes.max(initial=0.0)
-            if fall <= LEAST_FALL:
+            if fall <= 1e-4:  # of log odds
                 return None
-            if rise <= MOST_RISE * fall:
+            if rise <= EQUAL_DENSITIES * fall:
                 return direction * self.widths
-            worst = np.setdiff1d(np.argsort(-changes.max(1), kind="stable")[:MORE_ROWS], chosen)
+            worst = np.setdiff1d(np.argsort(-changes.max(1), kind="stable")[:500], chosen)
             if not len(worst):
                 return None  # the remaining rises are rounding of the solver: no clear separation
             more = _slopes(self.density.program, self.vector, self.rows, worst, self.widths)[:, :, free]
@@ -112,7 +107,7 @@ class LogOddsSlopes:
             lambda part: slope_along(self.density.program, self.vector, along, part),
             self.rows,
             self.rows.num_rows,
-            SLOPE_ROWS,
+            CACHE_ROWS,
         )
         return np.where(self.rows.frequencies[:, None] > 0, changes, 0.0) * np.sqrt(self.slopes.shape[0])
 
@@ -121,7 +116,7 @@ class LogOddsSlopes:
         """Coordinates on which the prior does not depend; all of them where it does not count."""
         if self.density.prior is Prior.NONE:
             return np.ones(len(self.vector), bool)
-        moves = np.random.default_rng(0).normal(size=(PRIOR_POINTS, len(self.vector))) * self.widths
+        moves = np.random.default_rng(0).normal(size=(3, len(self.vector))) * self.widths
         gradients = evaluator_of(self.density.given()).gradients(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
 

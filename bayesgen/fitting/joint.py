@@ -31,9 +31,6 @@ from .starts import GivenClasses, GivenParameters, are_parameters, groupings, ro
 
 ASSIGNMENTS = ("soft", "hard")
 AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
-GROUPINGS = 2  # among the starts of a search where no row has its label: by k-means++, and about random rows
-FIRST_STARTS = 2  # of a search for complete data, whose density seldom has several maxima
-LABELLED_STARTS, UNLABELLED_STARTS = 4, 8  # if every row has its label, likelihoods seldom have several maxima
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,13 +153,14 @@ class JointMethod(Method, abc.ABC):
         if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
             others = others[1:]
         of_complete = (density.given(OfStatistics(each.padded())) for each in complete)
-        tops = [climb(evaluator_of(each), others[:FIRST_STARTS])[0].vector[None] for each in of_complete]
+        # densities of complete data seldom have several maxima: two starts
+        tops = [climb(evaluator_of(each), others[:2])[0].vector[None] for each in of_complete]
         starts = np.concatenate([*tops, others])
         return starts[:num_searches] if len(tops) >= num_searches else starts, num_searches
 
     def climbs(self, is_labelled: bool = True) -> int:
         """The number of starts of a search, where every row has its label and where some have none."""
-        return self.num_starts or (LABELLED_STARTS if is_labelled else UNLABELLED_STARTS)
+        return self.num_starts or (4 if is_labelled else 8)  # without labels, there may be several maxima
 
 
 def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
@@ -191,7 +189,8 @@ def _complete_data(
         return [labelled]
     if starts is None:
         rng = generator(as_key(problem.seed))
-        given: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), GROUPINGS)
+        # two groupings, by k-means++ and about random rows
+        given: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), 2)
     else:
         assert data.unlabelled_places is not None
         given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)

@@ -20,7 +20,7 @@ from bayesgen.posteriors import (
     warn_of_switching,
 )
 from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDensity, dispersed_starts, saturated_sites
-from bayesgen.runtime import as_key, placed
+from bayesgen.runtime import TABLE_CELLS, as_key, placed
 from bayesgen.solvers import Chains, Settings, sample
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
@@ -33,7 +33,6 @@ from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
-MOST_CELLS = 1 << 20  # in their covariances, of which a step holds a few for each chain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +76,8 @@ class NUTS(Method):
         for name, summary in problem.data.statistics.summaries.items():
             if not isinstance(summary, PatternMoments):
                 continue
-            most = min(MOST_PATTERNS, MOST_CELLS // max(1, summary.mean.shape[-1] ** 2))
+            # a step holds a few arrays of all covariances for each chain
+            most = min(MOST_PATTERNS, TABLE_CELLS // 4 // max(1, summary.mean.shape[-1] ** 2))
             if summary.num_groups > most:
                 return (
                     f"NUTS() samples at most {most:,} groups of jointly normal rows that lack the same cells, and "

@@ -17,12 +17,12 @@ from bayesgen.models import Conjugate
 from bayesgen.posteriors import ParameterArrays
 from bayesgen.program import GenerativeProgram, free_vector
 from bayesgen.records import fill, record
-from bayesgen.runtime import all_in_threads, even_chunks
+from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
+from bayesgen.solvers import FAR_OUT
 from bayesgen.statistics import Classes
 from bayesgen.typing import Bool, Float, Int, Shaped
 
 MOST_CANDIDATES = 10_000  # for the centres of groups
-FEATURE_CELLS = 1 << 20  # rows x features of a chunk
 
 Grouping: TypeAlias = Int[np.ndarray, " n"]
 SiteValues: TypeAlias = Any  # (n, ...) of a site, an array or a csr_array
@@ -52,7 +52,7 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
     weights = np.asarray(sample.frequencies)
     num_centers = min(num_groups, int(np.count_nonzero(weights)))
     cells_per_row = (features.nnz if scipy.sparse.issparse(features) else features.size) / len(weights)
-    chunks = even_chunks(rows.num_rows, FEATURE_CELLS / max(1.0, cells_per_row))
+    chunks = even_chunks(rows.num_rows, THREAD_CELLS / max(1.0, cells_per_row))
     nearest = functools.partial(_nearest, rows, features_of, chunks)
     while True:
         seed = int(rng.integers(2**31))
@@ -159,9 +159,6 @@ def _dense(array: FeatureMatrix) -> Float[np.ndarray, "K features"]:
     return array.toarray() if scipy.sparse.issparse(array) else np.asarray(array)
 
 
-FARTHEST_START = 12.0  # in place of an infinite coordinate: a probability of 1e-5
-
-
 @record
 class GivenParameters:
     """Processes to start from, as users give them.
@@ -210,7 +207,7 @@ def free_parameters(program: GenerativeProgram, parameters: ParameterArrays) -> 
 
 def made_finite(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
     """The vector with finite coordinates in place of infinite ones (bounds of the support) and of NaN."""
-    return np.nan_to_num(vector, nan=0.0, posinf=FARTHEST_START, neginf=-FARTHEST_START)
+    return np.nan_to_num(vector, nan=0.0, posinf=FAR_OUT, neginf=-FAR_OUT)
 
 
 def are_parameters(starts: Any) -> bool:
@@ -250,9 +247,6 @@ def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others
                 "Probabilities are nonnegative and sum to 1."
             )
     return start
-
-
-SUM_TO_ONE = 1e-6  # tolerance for responsibilities
 
 
 @record
@@ -325,7 +319,7 @@ def _responsibilities(array: np.ndarray, num_classes: int, places: Int[np.ndarra
             "responsibilities, one number for each class."
         )
     shares = array[places].astype(np.float64)
-    bad = ~((shares >= 0).all(1) & (np.abs(shares.sum(1) - 1) <= SUM_TO_ONE))
+    bad = ~((shares >= 0).all(1) & (np.abs(shares.sum(1) - 1) <= 1e-6))
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(

@@ -14,7 +14,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
 from bayesgen.records import by_content
-from bayesgen.runtime import as_key, chunks, generator, positions
+from bayesgen.runtime import TABLE_CELLS, as_key, chunks, generator, positions
 from bayesgen.typing import Data, Float, Int, Seed, Shaped
 
 if TYPE_CHECKING:
@@ -173,8 +173,6 @@ def _lengths(fit: "Fit", table: Table, site: str) -> Int[np.ndarray, " n"]:
     return sequence_lengths(dict(cells), of_symbols)
 
 
-IMPUTATION_NUMBERS = 1 << 22  # processes x rows x classes or cells of a chunk
-
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
 
@@ -204,7 +202,7 @@ def imputed(fit: "Fit", X: Data, num_draws: int, seed: Seed) -> Any:
         np.shape(values)[1] for values in rows.values.values()
     )
     parts = []
-    for places in chunks(rows.num_rows, max(1, IMPUTATION_NUMBERS // row_size)):
+    for places in chunks(rows.num_rows, max(1, TABLE_CELLS // row_size)):
         part = rows.take(places)
         responsibilities = _responsibilities(processes, part, places.start)
         drawn = _draws(processes, part, responsibilities, num_draws, rng) if num_draws else None

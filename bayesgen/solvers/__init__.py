@@ -3,10 +3,12 @@
 from .ascent import Ascent, Coordinates, ascend
 from .attempts import Chains, Settings, sample
 from .curvature import AffineMap, Whitened, curvature_at
-from .maximize import Optimum, Status, climb, find_supremum, maximize
+from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
 
 __all__ = [
+    "FAR_OUT",
+    "MOST_DECOMPOSED",
     "AffineMap",
     "Ascent",
     "Chains",

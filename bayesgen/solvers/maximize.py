@@ -18,7 +18,7 @@ from bayesgen.typing import Float
 from .curvature import Curvature, curvature_at
 from .quasi_newton import MOST_DENSE_AXES, Axes, Climb, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
 
-EIGEN_LIMIT = 1200  # dimensions up to which flat directions are searched by eigenvalues
+MOST_DECOMPOSED = 1200  # dimensions up to which flat directions are found by eigenvalues or singular values
 ROUNDS, CLIMB_STEPS = 20, 400  # climbs from one start, and evaluations of each
 STEPS_A_CALL, STEPS_TOGETHER = 25, 4  # of a climb before it is compared with known optima, alone and with others
 LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
@@ -281,7 +281,7 @@ def _judged(optimum: Optimum) -> Optimum:
     steepest = float((np.abs(optimum.gradient) * np.maximum(1.0, np.abs(optimum.vector))).max())
     if _decrement(optimum) > CONVERGED_DECREMENT and steepest > 1e-5 * max(1.0, abs(optimum.value)):
         return dataclasses.replace(optimum, status=Status.RISING, direction=optimum.gradient)
-    if len(optimum.vector) > EIGEN_LIMIT:
+    if len(optimum.vector) > MOST_DECOMPOSED:
         return dataclasses.replace(optimum, status=Status.CONVERGED)
     assert optimum.curvature is not None
     matrix = optimum.curvature.dense()

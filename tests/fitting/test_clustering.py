@@ -111,7 +111,7 @@ def test_a_missing_cell_is_no_distance_from_the_middle():
 
 def test_many_rows_are_grouped_about_some_of_them(monkeypatch):
     monkeypatch.setattr(starts, "MOST_CANDIDATES", 50)
-    monkeypatch.setattr(starts, "FEATURE_CELLS", 100)
+    monkeypatch.setattr(starts, "THREAD_CELLS", 100)
     rng = np.random.default_rng(5)
     truth = rng.integers(0, 3, 997)
     rows = Rows({"x": truth[:, None] * 10.0 + rng.normal(size=(997, 2))}, weights=rng.uniform(0.1, 2.0, 997))

@@ -272,7 +272,7 @@ def test_rows_in_chunks_are_filled_in_alike(fitted, monkeypatch):
     fit = fitted("joint", "Exact")
     holed = DATA[0].mask(np.random.default_rng(9).random(DATA[0].shape) < 0.3)
     whole = fit.impute(holed)
-    monkeypatch.setattr("bayesgen.fitting.unobserved.IMPUTATION_NUMBERS", 60)
+    monkeypatch.setattr("bayesgen.fitting.unobserved.TABLE_CELLS", 60)
     pd.testing.assert_frame_equal(fit.impute(holed), whole, rtol=1e-12)
     assert not whole.isna().to_numpy().any()
     pd.testing.assert_frame_equal(whole.where(holed.notna()), holed.where(holed.notna()), check_dtype=False)

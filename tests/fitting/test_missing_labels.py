@@ -311,7 +311,7 @@ def test_unlikely_rows_and_rows_in_threads(monkeypatch):
     whole = bg.fit(case.model, X, hidden(y), method=bg.MAP(num_starts=2))
     many = {name: np.concatenate([column] * 6) for name, column in X.items()}
     six = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
-    monkeypatch.setattr(em, "E_STEP_CELLS", 1)
+    monkeypatch.setattr(em, "THREAD_CELLS", 1)
     in_parts = bg.fit(case.model, many, np.tile(hidden(y), 6), method=bg.MLE(num_starts=1))
     assert len(whole.parameters) == len(six.parameters)
     for key, value in six.parameters.items():
