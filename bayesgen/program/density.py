@@ -14,7 +14,7 @@ from jax.scipy.special import logsumexp
 from bayesgen.data import Rows
 from bayesgen.log_density import LogDensity
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import OwnedJit
+from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
 from bayesgen.statistics import SufficientStatistics, is_traced
 from bayesgen.typing import Array, Float, Int
 
@@ -23,9 +23,6 @@ from .joint import log_joint_of
 from .structure import Arrays, Program, Structure
 
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
-GRADIENT_CHUNK_CELLS = 1 << 18  # rows x classes x columns of a chunk, which stays in the cache
-LOG_OF_ZERO = -1e30  # finite, so that its gradient is zero and not NaN
-ROWS_AT_ONCE = 64  # of a batch of Jacobians
 
 
 class LogLikelihood(abc.ABC):
@@ -145,7 +142,7 @@ class OfRows(LogLikelihood):
         """The sum over rows, chunk by chunk; the backward pass computes each chunk again."""
         rows = self.rows
         numbers_per_row = program.num_classes * max(math.prod(np.shape(values)[1:]) for values in rows.values.values())
-        most = 1 << max(GRADIENT_CHUNK_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
+        most = 1 << max(CACHED_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
         size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
         chunks = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, size, *jnp.shape(leaf)[1:])), rows)
 
@@ -318,7 +315,7 @@ def slopes_of_log_odds(program: Program, vector: Float[Array, " D"], rows: Rows)
         one_row = jax.tree.map(lambda leaf: leaf[None], row)
         return jax.jacrev(lambda point: _log_odds(program, point, one_row)[0])(vector)
 
-    return jax.lax.map(of_row, rows, batch_size=ROWS_AT_ONCE)
+    return jax.lax.map(of_row, rows, batch_size=LEAST_ROWS)
 
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)

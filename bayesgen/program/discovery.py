@@ -29,8 +29,6 @@ from .conventions import (
 )
 from .structure import Program, Site, Structure, TimeSteps
 
-TRACED_ROWS = 11
-
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
@@ -97,7 +95,7 @@ def _untraced(support: Constraint) -> Constraint:
 def _sizes(program: Program) -> tuple[int, int]:
     """Two numbers of rows, unlike all axes of covariates: the plate with these sizes is that of the rows."""
     axes = {size for column in program.covariate_columns.values() for size in column.row_shape}
-    sizes = (size for size in itertools.count(TRACED_ROWS, 2) if size not in axes)
+    sizes = (size for size in itertools.count(11, 2) if size not in axes)
     return next(sizes), next(sizes)
 
 

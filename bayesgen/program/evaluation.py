@@ -16,6 +16,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from numpyro.distributions.transforms import biject_to
 
+from bayesgen.runtime import VANISHING
 from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
@@ -27,10 +28,6 @@ from .tracing import sites_of
 # Draws at the edge of floating point: within 1e-16 of 1 a probability p has no digits left for 1 - p. The models of
 # this package are sampled in coordinates that have them; a program of one's own may use 1 - p, and is only warned.
 
-REPORTED_SHARE = 1e-3  # of draws at the edge, above which there is a warning
-SMALLEST_RESOLVED = 1e-300
-NEXT_TO_ONE = 1 - 1e-15
-
 
 def saturated_sites(
     supports: Mapping[str, Constraint], latents: Mapping[str, Float[np.ndarray, "chain draw *shape"]]
@@ -39,7 +36,7 @@ def saturated_sites(
     problems = []
     for name, draws in latents.items():
         share = _edge(supports[name], draws).mean()
-        if share >= REPORTED_SHARE:
+        if share >= 1e-3:
             problems.append(
                 f"{share:.1%} of the draws of site {name!r} lie at the edge of floating point (a probability within "
                 "1e-15 of 1, or a number below 1e-300), where the program's density is not resolved: sample the "
@@ -51,9 +48,9 @@ def saturated_sites(
 def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) -> Bool[np.ndarray, "chain draw *shape"]:
     """Which draws are at the edge of a support of probabilities or positive numbers; none of other supports."""
     if support in (constraints.unit_interval, constraints.simplex):
-        return (draws > NEXT_TO_ONE) | (draws < SMALLEST_RESOLVED)
+        return (draws > 1 - 1e-15) | (draws < VANISHING)
     if support in (constraints.positive, constraints.nonnegative):
-        return draws < SMALLEST_RESOLVED
+        return draws < VANISHING
     return np.zeros(draws.shape, bool)
 
 

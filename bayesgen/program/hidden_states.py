@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.runtime import OwnedJit, over_chunks, placed
+from bayesgen.runtime import EQUAL_DENSITIES, OwnedJit, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -201,10 +201,6 @@ def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: i
 
 # Whether hidden states are exchangeable, so that draws may swap them.
 
-MOST_AXES = 12  # of latents, every subset of which is tried
-COMPARED_ROWS = 8  # on which densities are compared
-EQUALITY_TOLERANCE = 1e-6  # of densities that count as equal
-
 Axis = tuple[str, int]
 
 
@@ -213,7 +209,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
 
     A program does not declare which axes of its latents belong to the states: every subset of the axes of length S is
     tried, for the two permutations that generate all others (swap the first two, shift by one). With more than
-    MOST_AXES such axes nothing is tried, and states count as distinct.
+    12 such axes nothing is tried, and states count as distinct.
 
     Args:
         program: with hidden states at `site`.
@@ -222,7 +218,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
         rows: data whose density has to be invariant.
         site: the site with hidden states.
     """
-    known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, COMPARED_ROWS))
+    known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, 8))
     num_states = shape_of_states(program, latents, rows, site)[-1]
     axes = tuple(
         (name, axis)
@@ -230,7 +226,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
         for axis, size in enumerate(np.shape(value))
         if size == num_states and class_axes.get(name) != axis
     )
-    if len(axes) > MOST_AXES:
+    if len(axes) > 12:
         return False
     choices = np.array(list(itertools.product((False, True), repeat=len(axes))), bool)
     swapped, moved = np.arange(num_states), np.roll(np.arange(num_states), 1)
@@ -268,7 +264,7 @@ def _is_same(
             other[name] = jnp.where(is_chosen, jnp.take(other[name], order, axis), other[name])
         found = invariants(other, jnp.arange(len(order)))
         agree = [
-            jnp.allclose(one, another, EQUALITY_TOLERANCE, EQUALITY_TOLERANCE)
+            jnp.allclose(one, another, EQUAL_DENSITIES, EQUAL_DENSITIES)
             for one, another in zip(found, expected, strict=True)
         ]
         return jnp.stack(agree).all()

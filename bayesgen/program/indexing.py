@@ -16,13 +16,12 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 
 from bayesgen.errors import DataError
-from bayesgen.runtime import Traced, over_chunks
+from bayesgen.runtime import CACHE_ROWS, Traced, over_chunks
 from bayesgen.typing import Array, Int
 
 from .structure import Arrays
 from .traces import Traces, shaped
 
-CHUNK_ROWS = 4096  # of every evaluation: one trace for any number of rows
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
@@ -67,7 +66,7 @@ class CovariateIndexes:
         if not num_rows or not self.known:
             return
         with jax.enable_x64(True):
-            entries = over_chunks(self._entries, covariates, num_rows, CHUNK_ROWS, one_size=True)
+            entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, one_size=True)
         for index, (lowest, highest) in zip(self.known, entries, strict=True):
             wrong = (lowest < 0) | (highest >= index.size)
             if wrong.any():
@@ -91,7 +90,7 @@ class CovariateIndexes:
             rows = {name: jnp.broadcast_to(value, (num_classes, *value.shape)) for name, value in row.items()}
             return [(entries.min(), entries.max()) for _, entries in self._read(rows).found.values()]
 
-        return Traced.of(jax.vmap(of_row), self._shapes(CHUNK_ROWS))
+        return Traced.of(jax.vmap(of_row), self._shapes(CACHE_ROWS))
 
     def _shapes(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
         return {name: jax.ShapeDtypeStruct((size, *c.row_shape), c.dtype) for name, c in self._columns.items()}

@@ -11,7 +11,7 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows
 from bayesgen.errors import ModelError
-from bayesgen.runtime import Traced, over_chunks
+from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, over_chunks
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .arbitrary import arbitrary_numbers
@@ -21,7 +21,6 @@ from .recognition import Recognition
 from .structure import Arrays, Plan, Program, Structure
 from .traces import CODES, LATENTS, Findings, ProgramTrace, Traces, arbitrary_covariates
 
-CHUNK_ROWS = 4096  # of every evaluation at data: one trace for any number of rows
 FIXED_SUPPORTS = (
     type(constraints.boolean),
     type(constraints.nonnegative_integer),
@@ -134,12 +133,12 @@ class Introspection:
 
     @functools.cached_property
     def _at_chunk(self) -> ProgramTrace:
-        return self._traces.at(CHUNK_ROWS, ())
+        return self._traces.at(CACHE_ROWS, ())
 
     def _at_rows(self, choose: Callable[[Findings], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
         with jax.enable_x64(True):
             function = self._at_chunk.function.only(choose)
-            latents, unused = self._traces.draw(arbitrary_numbers(0)).latents, self._traces.zeros(CHUNK_ROWS)
+            latents, unused = self._traces.draw(arbitrary_numbers(0)).latents, self._traces.zeros(CACHE_ROWS)
 
             def of_chunk(chunk: Any) -> Any:
                 values, *others = chunk
@@ -147,7 +146,7 @@ class Introspection:
 
             needed = {other for _, others in self.plan.dependences for other in others}
             chunks = {name: rows.values[name] for name in needed}, codes, rows.covariates
-            return over_chunks(of_chunk, chunks, rows.num_rows, CHUNK_ROWS, one_size=True)
+            return over_chunks(of_chunk, chunks, rows.num_rows, CACHE_ROWS, one_size=True)
 
 
 def _is_number_everywhere(support: Constraint) -> bool:
@@ -156,8 +155,6 @@ def _is_number_everywhere(support: Constraint) -> bool:
 
 
 # --- class axes of latents, found by changing entries one at a time ------------------------------------------------
-
-DIFFERENT = 1e-9  # relative difference of numbers that count as changed
 
 
 class Change(NamedTuple):
@@ -226,7 +223,7 @@ def _effects(
 
 
 def _differs(values: Float[np.ndarray, "changes ..."], before: Float[np.ndarray, "1 ..."]) -> Bool[np.ndarray, "..."]:
-    return ~np.isclose(values, before, rtol=DIFFERENT, atol=0.0, equal_nan=True)
+    return ~np.isclose(values, before, rtol=EQUAL, atol=0.0, equal_nan=True)
 
 
 def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:

@@ -201,10 +201,8 @@ def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str
 # The same, chunked over rows and draws.
 
 TABLE_CHUNK_ROWS = 8192
-BATCH_OF_TABLE = 100  # draws of a batch, where the table of all draws is wanted
 CACHE_BYTES = 2e6  # for one table of (draws in a batch, rows, classes) on a CPU, so that it stays in the cache
 BUDGET_BYTES = 64e6  # for such a table on other devices, and for the rows
-MOST_IN_SINGLE = 128.0  # deviation up to which single precision has errors of about 1e-5, at worst 1e-4
 
 
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
@@ -221,7 +219,7 @@ log_joint = OwnedJit(log_joint_table)
 def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "draws n K"]:
     """The table of every draw, whole in memory. Latents have one leading axis."""
     num_draws = len(next(iter(latents.values())))
-    num_batches = max(1, math.ceil(num_draws / BATCH_OF_TABLE))
+    num_batches = max(1, math.ceil(num_draws / 100))
     size = math.ceil(num_draws / num_batches)
     whole = {name: pad(np.asarray(value), num_batches * size) for name, value in latents.items()}
     batches = {name: value.reshape(num_batches, size, *value.shape[1:]) for name, value in whole.items()}
@@ -282,7 +280,8 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
             return _reduce(program, reference, ready, squares, part, reduction=reduction)
 
         reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=_mostly_in_threads)
-    far = np.flatnonzero(~(sizes <= MOST_IN_SINGLE))  # NaN where single precision overflows
+    # up to this deviation, single precision has errors of about 1e-5, at worst 1e-4; NaN where it overflows
+    far = np.flatnonzero(~(sizes <= 128.0))
     if reduction.precision == "float64" or not len(far):
         return reduced
     in_double = dataclasses.replace(reduction, precision="float64")

@@ -17,7 +17,7 @@ from jax.extend.core import Literal, Var
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
-from bayesgen.runtime import Traced
+from bayesgen.runtime import CACHE_ROWS, Traced
 from bayesgen.statistics import Conditional, Likelihood
 from bayesgen.typing import Array, Float, Int, Shaped
 
@@ -29,7 +29,6 @@ from .structure import Arrays, Program, Site
 # of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
 SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))
 LEAST = 101  # rows of a trace
-COMPILED = 1 << 13  # rows from which compiling a trace pays
 # What runs a few times: optimising what it compiles to would take longer than running it.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 LATENTS, CODES, ATTRIBUTE, COVARIATE = "latents", "codes", "attribute ", "covariate "  # inputs, or prefixes of names
@@ -243,7 +242,7 @@ def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
 
 def _quickest(function: Traced, size: int) -> Callable[..., Any]:
     """The function; compiled where there are very many rows."""
-    return function if size < COMPILED else jax.jit(function.traceably, compiler_options=QUICKLY)
+    return function if size < 2 * CACHE_ROWS else jax.jit(function.traceably, compiler_options=QUICKLY)
 
 
 def _why_unsummarized(conditional: Conditional | None, message: Message) -> str | None:
