@@ -11,9 +11,6 @@ import numpy as np
 from bayesgen.typing import Float
 
 Iterate = TypeVar("Iterate")
-MOST_ITERATIONS = 1000
-MEMORY = 10  # last steps that a leap combines
-INDEPENDENT = 1e-10  # of the largest singular value of changes of steps: smaller ones are noise
 
 
 class Coordinates(abc.ABC, Generic[Iterate]):
@@ -57,7 +54,7 @@ def ascend(
     step: Callable[[Iterate], tuple[float, Iterate]],
     start: Iterate,
     least_gain: float,
-    most_steps: int = MOST_ITERATIONS,
+    most_steps: int = 1000,
     coordinates: Coordinates[Iterate] | None = None,
 ) -> Ascent[Iterate]:
     """Iterate steps until all further ones together are estimated to gain at most `least_gain`.
@@ -126,12 +123,12 @@ class _Leaps(Generic[Iterate]):
         vectors = self.coordinates.vector_of(point), self.coordinates.vector_of(following)
         for kept, vector in zip((self.starts, self.ends), vectors, strict=True):
             kept.append(vector)
-            del kept[: -MEMORY - 1]
+            del kept[:-11]  # a leap combines the last ten steps
         if len(self.ends) < 2:
             return None
         ends = np.stack(self.ends, -1)
         moves = ends - np.stack(self.starts, -1)
-        weights = np.linalg.lstsq(np.diff(moves), moves[:, -1], rcond=INDEPENDENT)[0]
+        weights = np.linalg.lstsq(np.diff(moves), moves[:, -1], rcond=1e-10)[0]  # smaller singular values are noise
         return self.coordinates.point_at(ends[:, -1] - np.diff(ends) @ weights, following)
 
     def forget(self) -> None:

@@ -27,8 +27,6 @@ from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
 from .trajectory import POSITION, TREE
 
-PROPOSED_GRADIENT = 1  # index in the proposals of a trajectory
-
 
 def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
     """The evaluator of a density at whitened points by the compiled sampler, so that mode search compiles nothing.
@@ -49,7 +47,8 @@ def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
         ends[:, :, POSITION] = points[:, None]
         chains = resting._replace(trajectory=resting.trajectory._replace(ends=ends.copy()))
         after = advance_of(density)(density, chains, numbers, wanted, 0.5, False, 1)[0].trajectory
-        return -np.asarray(after.potentials)[:, TREE], -np.asarray(after.proposals)[:, TREE, PROPOSED_GRADIENT]
+        proposed = np.asarray(after.proposals)[:, TREE]  # position and gradient of the potential
+        return -np.asarray(after.potentials)[:, TREE], -proposed[:, 1]
 
     return Evaluator(batched(step, size), density.density.blocks)
 
@@ -171,12 +170,8 @@ def advance_numpyro(density: LogDensity, states: Any, target: Any, *, plan: Adap
     return states, draws, stats
 
 
-WARMUP_WHITENED, WARMUP_ADAPTED = 150, 1000
 CAREFUL = 0.95  # target acceptance probability of smaller steps
-HOPELESS, MANY_DIVERGING = 0.2, 0.02  # shares of diverging draws: too many for smaller steps; a failure of the attempt
-DISAGREEMENT = 1.05  # R-hat of whitened coordinates, above that of chains of a few hundred effective draws
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw, above which whitening has failed
-NO_MODE = 1e-3  # gradient, as a part of the value, above which a climb has not converged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,30 +263,31 @@ def sample(
         return Chains(values, stats, coordinates, path, target, warnings)
 
     if reason is None:
-        target, num_warmup = settings.target, settings.num_warmup or WARMUP_WHITENED
+        target, num_warmup = settings.target, settings.num_warmup or 150
         draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
-        if target < CAREFUL and 0 < stats["diverging"].mean() < HOPELESS:
+        if target < CAREFUL and 0 < stats["diverging"].mean() < 0.2:  # smaller steps do not help if more diverge
             target = CAREFUL
             draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
         failure = _failure(coordinates, draws, stats)
         if failure is None:
             return chains(draws, stats, "whitened", target)
         reason = f"{failure} in whitened coordinates"
-    num_warmup, is_dense = settings.num_warmup or WARMUP_ADAPTED, find_starts is not None
+    num_warmup, is_dense = settings.num_warmup or 1000, find_starts is not None
     sampled = drawn(sample_adapted, num_warmup, settings.target, dense_mass=is_dense)
     return chains(*sampled, f"adapted: {reason}", settings.target)
 
 
 def _failure(density: LogDensity, draws: np.ndarray, stats: dict[str, np.ndarray]) -> str | None:
     """Why draws in whitened coordinates are not to be trusted, or None."""
-    if stats["diverging"].mean() > MANY_DIVERGING:
+    if stats["diverging"].mean() > 0.02:
         return "chains diverged"
     if stats["num_steps"].mean() > LONG_TRAJECTORY:
         return "trajectories were long"
     num_chains, num_samples = draws.shape[:2]
     # chains may be at mirrored points, of which only the density can be compared
     compared = stats["potential_energy"][..., None] if density.has_symmetries else draws
-    if num_chains > 1 and num_samples >= 100 and largest_split_rhat(compared) > DISAGREEMENT:
+    # R-hat is lower if the chains agree, also of a few hundred effective draws
+    if num_chains > 1 and num_samples >= 100 and largest_split_rhat(compared) > 1.05:
         return "chains disagreed"
     return None
 
@@ -322,7 +318,7 @@ def laplace(density: LogDensity, evaluator: Evaluator, starts: Iterable[Vector])
     if optimum.converged:
         assert optimum.curvature is not None
         return Preparation(Whitened(density, AffineMap.at_peak(optimum.vector, optimum.curvature)))
-    if np.abs(optimum.gradient).max(initial=0.0) > NO_MODE * max(1.0, abs(optimum.value)):
+    if np.abs(optimum.gradient).max(initial=0.0) > 1e-3 * max(1.0, abs(optimum.value)):  # the climb has not converged
         origin = _shifted(density, np.zeros(density.dimension))
         return Preparation(origin, "no mode was found in the unconstrained space")
     return Preparation(centred, "the Hessian at the mode is not positive definite")

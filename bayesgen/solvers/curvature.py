@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import OwnedJit
+from bayesgen.runtime import OwnedJit, chunks
 from bayesgen.typing import Array, Float, Int
 
 from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, Axes, Evaluator, Points, Vector
@@ -28,10 +28,6 @@ from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, Axes, Evaluator, 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
 ALWAYS_DENSE = MOST_DENSE_AXES  # dimensions up to which the Hessian is one block
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and approximate blocks are used
-AT_ONCE = 64  # columns of a Hessian in memory
-BLOCK_TOLERANCE = 1e-2  # relative error of a block-diagonal Hessian along random directions that is accepted
-LEAST_PIVOT = 1e-7  # of the Cholesky factor of a scaled block that counts as positive definite
-LEAST_SIZE = 1e-6  # of eigenvalues of scaled curvature, so that no coordinate is over a thousand times wider
 
 Members: TypeAlias = tuple[Int[np.ndarray, "_ _"], ...]
 
@@ -113,7 +109,7 @@ def _inverse_root(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndar
         root = np.linalg.cholesky(block * scale[:, :, None] * scale[:, None, :])
     except np.linalg.LinAlgError:
         return None
-    if np.diagonal(root, axis1=1, axis2=2).min(initial=1.0) < LEAST_PIVOT:
+    if np.diagonal(root, axis1=1, axis2=2).min(initial=1.0) < 1e-7:  # not positive definite but for rounding
         return None
     return scale[:, :, None] * np.swapaxes(np.linalg.inv(root), 1, 2)
 
@@ -123,7 +119,7 @@ def _root_of_size(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndar
     scale = _widths(block)
     scaled = np.nan_to_num(block * scale[:, :, None] * scale[:, None, :], posinf=0.0, neginf=0.0)
     values, vectors = np.linalg.eigh(scaled)
-    sizes = np.maximum(np.abs(values), LEAST_SIZE)
+    sizes = np.maximum(np.abs(values), 1e-6)  # no coordinate is over a thousand times wider than others
     return scale[:, :, None] * vectors / np.sqrt(sizes)[:, None, :]
 
 
@@ -145,7 +141,7 @@ def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
     for members in (alone, evaluator.blocks):
         if members:
             curvature = _measure(evaluator, vector, steps, members)
-            if _error(evaluator, vector, steps, curvature) < BLOCK_TOLERANCE:
+            if _error(evaluator, vector, steps, curvature) < 1e-2:  # along random directions
                 return curvature
     return curvature if curvature and len(vector) > DENSE_LIMIT else _measure(evaluator, vector, steps, whole)
 
@@ -183,7 +179,7 @@ def _measure(evaluator: Evaluator, vector: Vector, steps: Vector, members: Membe
     for index in members:
         size = index.shape[1]
         columns = np.arange(size)
-        parts = [_probe(evaluator, vector, steps, index, columns[at : at + AT_ONCE]) for at in range(0, size, AT_ONCE)]
+        parts = [_probe(evaluator, vector, steps, index, columns[part]) for part in chunks(size, 64)]
         block = np.concatenate(parts, axis=2)
         blocks.append(0.5 * (block + np.swapaxes(block, 1, 2)))
     return Curvature(members, tuple(blocks))

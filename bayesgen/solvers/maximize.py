@@ -20,22 +20,12 @@ from .quasi_newton import MOST_DENSE_AXES, Axes, Climb, Evaluator, Points, Vecto
 
 MOST_DECOMPOSED = 1200  # dimensions up to which flat directions are found by eigenvalues or singular values
 ROUNDS, CLIMB_STEPS = 20, 400  # climbs from one start, and evaluations of each
-STEPS_A_CALL, STEPS_TOGETHER = 25, 4  # of a climb before it is compared with known optima, alone and with others
 LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
-RIDGE_DECREMENT = 1e-16  # likewise along a ridge, from where a direction of recession can still be seen
-NEWTON_DECREMENT, ROUNDED_DECREMENT = 1e-17, 1e-10  # by the curvature, where a search ends; where rounding ends it
 AGREEMENT = 1e-3  # difference of the values of equal optima
 CONVERGED_DECREMENT = 1e-4  # squared Newton decrement at an optimum, at most
 FAR_OUT = 12.0  # from the origin of the unconstrained space: a probability of 1e-5
-FLAT = 1e-18  # curvature that counts as none: the standard deviation is a billion times the value
-PROBES = 4  # directions in which a peak is checked on both sides
-NEGLIGIBLE = 14.0  # log ratio of the mass of the main mode to that of a negligible one: a million
-RIDGE_STEPS = 1000  # evaluations of a climb along a ridge
-NEGLIGIBLE_LENGTH = 1e-3  # of a step that may be rounding alone
 NO_GAIN = 1e-7  # by a step, that counts as none
-LINE_HALVINGS = 20
 LINE_DOUBLINGS = 12  # of a step, within which the slope turns beyond a maximum
-GRADIENT_ROUNDING = 1e-12  # of the density: length of a gradient that counts as zero
 
 
 class Status(enum.Enum):
@@ -125,7 +115,8 @@ def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool 
     if not peaks:
         return optima[0]
     main = max(peaks, key=lambda peak: peak.log_mass)
-    masses = np.sort([peak.log_mass for peak in peaks if peak.log_mass > main.log_mass - NEGLIGIBLE])
+    # a mode with less than a millionth of the mass is negligible
+    masses = np.sort([peak.log_mass for peak in peaks if peak.log_mass > main.log_mass - 14.0])
     if has_symmetries:
         masses = masses[np.diff(masses, prepend=-np.inf) > AGREEMENT]
     return dataclasses.replace(main, num_modes=len(masses))
@@ -193,7 +184,7 @@ def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:
     if _decrement(optimum) > CONVERGED_DECREMENT:
         return None
     assert optimum.curvature is not None
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, len(optimum.vector)))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (4, len(optimum.vector)))  # four directions, both sides
     deviations = optimum.curvature.deviations(signs)
     values, _ = evaluator.evaluate(optimum.vector + np.concatenate([deviations, -deviations]))
     falls = np.isfinite(values) & (values < optimum.value)
@@ -241,7 +232,7 @@ class _Route:
 
 def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
     """Routes after some evaluations of each."""
-    size = STEPS_A_CALL if evaluator.climbs_at_once == 1 else STEPS_TOGETHER
+    size = 25 if evaluator.climbs_at_once == 1 else 4  # before climbs are compared with known optima
     climbs = evaluator.climb(
         [route.origin.vector for route in routes],
         [route.axes for route in routes],
@@ -263,7 +254,7 @@ def _end(evaluator: Evaluator, route: _Route) -> Optimum:
         return Optimum(vector, value, gradient, Status.NOT_FINITE)
     optimum = Optimum(vector, value, gradient, curvature=curvature_at(evaluator, vector))
     decrement = _decrement(optimum)
-    if decrement <= (ROUNDED_DECREMENT if value <= before else NEWTON_DECREMENT):
+    if decrement <= (1e-10 if value <= before else 1e-17):  # rounding ends the search where it gains nothing
         return dataclasses.replace(optimum, status=Status.CONVERGED)
     is_last = (np.isinf(decrement) and bool(route.climb.is_converged)) or value <= before
     return optimum if is_last else dataclasses.replace(optimum, status=Status.UNFINISHED)
@@ -298,7 +289,8 @@ def _flat_direction(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> Ve
     prior), which is allowed. Coordinates are scaled by their own curvature, so that units do not matter.
     """
     diagonal, distance = np.diagonal(curvature), np.abs(optimum.vector)
-    flat = (diagonal <= FLAT * (1 + distance) ** -2.0) & (distance < FAR_OUT)
+    # a standard deviation of a billion times the coordinate counts as flat
+    flat = (diagonal <= 1e-18 * (1 + distance) ** -2.0) & (distance < FAR_OUT)
     if flat.any():
         return flat.astype(np.float64)
     # far out, curvature counts only where it exceeds the remaining gradient
@@ -337,12 +329,13 @@ def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
         return Optimum(start, value, gradient, Status.NOT_FINITE)
     recession: Vector | None = None  # the last step beyond which the slope did not turn
     for _ in range(ROUNDS):
-        (climb,) = evaluator.climb([vector], [axes], [begin(np.zeros_like(start))], RIDGE_STEPS, RIDGE_DECREMENT)
+        # a direction of recession can still be seen where a climb ends by this decrement, or by its evaluations
+        (climb,) = evaluator.climb([vector], [axes], [begin(np.zeros_like(start))], 1000, 1e-16)
         vector, step = vector + along(axes, climb.point), np.asarray(along(axes, climb.direction))
         value, gradient = evaluator.at(vector)
         ended = functools.partial(Optimum, vector, value, gradient)
         length = np.linalg.norm(step)
-        if length <= NEGLIGIBLE_LENGTH or np.linalg.norm(gradient) <= GRADIENT_ROUNDING * abs(value):
+        if length <= 1e-3 or np.linalg.norm(gradient) <= 1e-12 * abs(value):  # they may be rounding alone
             if recession is not None and not _turns(evaluator, vector, recession):
                 return ended(Status.UNBOUNDED, recession)
             return ended(Status.CONVERGED)
@@ -379,7 +372,7 @@ def _turns(evaluator: Evaluator, vector: Vector, step: Vector) -> bool:
 
 def _highest(evaluator: Evaluator, vector: Vector, step: Vector) -> tuple[Vector, float]:
     """The highest point at halvings and doublings of a step, and its gain over this point."""
-    points = vector + np.exp2(np.arange(-LINE_HALVINGS, LINE_DOUBLINGS))[:, None] * step
+    points = vector + np.exp2(np.arange(-20, LINE_DOUBLINGS))[:, None] * step
     values = evaluator.evaluate(points)[0]
     values = np.where(np.isfinite(values), values, -np.inf)
     best = int(np.argmax(values))

@@ -20,14 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit
+from bayesgen.runtime import ROUNDING, OwnedJit
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Bool, Float, Int
 
 MEMORY = 30  # changes of point and gradient that are kept
 ENOUGH_GAIN, STEEP = 1e-4, 0.9  # of the slope: least gain of a step, and the slope after one that was too short
-ROUNDING = 1e-13  # of the density
-MOST_HALVINGS = 40
 
 Point: TypeAlias = Float[Array, "*batch D"]
 Scalar: TypeAlias = Float[Array, "*batch"]
@@ -121,7 +119,7 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> 
         falls=falls,
         inverse=inverse,
         halvings=halvings,
-        is_over=is_converged | (is_first & ~is_finite) | (halvings > MOST_HALVINGS) | ~(promised > 0),
+        is_over=is_converged | (is_first & ~is_finite) | (halvings > 40) | ~(promised > 0),
         is_converged=is_converged,
     )
 

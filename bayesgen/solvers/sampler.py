@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, Pool, carrying, num_cores
+from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, num_cores
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .quasi_newton import LIGHT_OPTIMISATION
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
-MOMENTA_A_CALL = 2**24  # numbers, at most
 
 
 class RandomNumbers(NamedTuple):
@@ -82,7 +81,7 @@ def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
 
 def draw_numbers(random: np.random.Generator, size: int, dimension: int) -> RandomNumbers:
     """`RandomNumbers` for the draws of one call, and one more draw that is begun in it."""
-    most = int(np.clip(MOMENTA_A_CALL // (size * dimension), 16, DRAWS_A_CALL)) + 1
+    most = int(np.clip(4 * TABLE_CELLS // (size * dimension), 16, DRAWS_A_CALL)) + 1
     log_uniforms = np.log1p(-random.random((LEAPFROGS_A_CALL, size, 2)))
     return RandomNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
 
@@ -91,8 +90,6 @@ def _directions(random: np.random.Generator, shape: int | tuple[int, ...]) -> In
     return random.integers(0, 2**31, shape, np.int32)
 
 
-GROUP = 2  # chains that are vectorised together, at least; groups run in threads
-MOST_GROUPS = 32  # independent of the number of cores, so that draws are the same everywhere
 STATISTICS = {
     "num_steps": np.int64,
     "accept_prob": np.float64,
@@ -173,11 +170,14 @@ def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
 
 
 def groups(num_chains: int) -> list[int]:
-    """Sizes of groups of chains that are vectorised: all chains on a GPU, else few, to use all cores."""
+    """Sizes of groups of chains that are vectorised: all chains on a GPU, else few, to use all cores.
+
+    At least two chains in at most 32 groups, whatever the number of cores, so that draws are the same everywhere.
+    """
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
     on_cpu = getattr(device, "platform", device) == "cpu"
-    size = max(GROUP, -(-num_chains // MOST_GROUPS)) if on_cpu else num_chains
+    size = max(2, -(-num_chains // 32)) if on_cpu else num_chains
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 

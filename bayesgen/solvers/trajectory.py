@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from bayesgen.typing import Array, Bool, Float, Int
 
 MAX_DEPTH = 10
-MAX_ENERGY_CHANGE = 1000.0  # above which a trajectory counts as divergent
 TREE, SUBTREE = 0, 1
 POSITION, MOMENTUM, GRADIENT = 0, 1, 2
 
@@ -133,7 +132,7 @@ def extend(
     # without the barriers these numbers would be computed again in the kernel of every array
     change, turning, whole_turning = _barrier((change, turning, whole_turning))
 
-    diverging = change > MAX_ENERGY_CHANGE
+    diverging = change > 1000.0  # as in NumPyro and Stan
     failed = turning | diverging
     complete = failed | (t.leaf + 1 == 1 << t.depth)
     merged = complete & ~failed
