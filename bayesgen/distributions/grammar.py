@@ -128,9 +128,8 @@ class ProbabilisticGrammar(SequenceDistribution):
     strings sum to less than 1; a warning says so where probabilities are numbers.
 
     Values are codes of the terminals `symbols`, (..., T), padded by -1 at the end; `encode` and `decode` convert
-    between strings and codes, and data of programs may be strings. Samples are strings of at most `max_length` symbols:
-    the distribution given that, as if longer strings were rejected. Densities are not conditioned on it, and take
-    strings of any length.
+    between strings and codes, and data of programs may be strings. Samples have at most `max_length` symbols, as if
+    longer strings were rejected. Densities are not conditioned on this length, and exist for strings of any length.
 
     Args:
         rules: nonterminal -> list of right-hand sides, each a list or tuple of symbols, or a string that is split at

@@ -151,8 +151,8 @@ class HiddenMarkov(SequenceDistribution):
 
     The forward algorithm computes log densities; their gradients, the expected states, cost one backward pass (Rabiner
     1989, Proceedings of the IEEE 77, section III). Where the emissions are `Categorical`, time steps are symbols: whole
-    numbers, PADDING past the end. Else they are numbers or arrays, and missing ones, as well as those past the end, are
-    NaN: both have factor 1.
+    numbers, PADDING past the end. Otherwise time steps are numbers or arrays, NaN where they are missing or past the
+    end; such time steps contribute the factor 1.
 
     Args:
         initial: (..., S), probabilities of the first state.

@@ -38,12 +38,12 @@ BLOCK_COLUMNS = 32  # with the same features, whose cross products are computed 
 class LinearNormal(dist.Distribution):
     """Normal distribution whose mean is linear in features: y ~ Normal(intercept + features @ coefficients, scale).
 
-    In a program this is a straight line with Gaussian noise, or by other features (powers, splines, indicators) a curve
-    or surface. Features are covariates of the program, or other attributes, and do not depend on latents. Then means
-    and cross products of the rows are sufficient, and bayesgen passes over the rows once.
+    In a program this is a straight line with Gaussian noise, or a curve or surface if the features are powers, splines
+    or indicators. Features are covariates of the program, or other attributes, and do not depend on latents. Means and
+    cross products of the rows are then sufficient statistics, and bayesgen reads the rows once.
 
     Args:
-        features: with the features on the last axis.
+        features: an array with the features on the last axis.
         coefficients: of the features, likewise.
         intercept: the mean where all features are 0.
         scale: standard deviation of the noise, > 0.

@@ -36,10 +36,10 @@ class PiecewiseUniform(dist.Distribution):
         bin ~ Categorical(probs)
         x   ~ Uniform(edges[bin], edges[bin + 1])
 
-    The two end bins have `tails`, if these are given: their density is flat up to the end, and beyond it falls off
-    exponentially, exp(-distance / tail); where an end is infinite, from the inner edge of that bin on. The density of
-    bin j is probs[j] / (flat width + tail), so that each bin has its probability. Bins are half-open: an edge is in
-    the bin that begins there, and the last edge in the last bin.
+    With `tails`, the density of an end bin is flat up to the end, and beyond it falls off as exp(-distance / tail). The
+    tail of an infinite end starts at the inner edge of its bin. The density of bin j is
+    probs[j] / (flat width + tail), so that each bin has its probability. Bins are half-open: an edge is in the bin that
+    begins there, and the last edge in the last bin.
 
     Args:
         edges: (..., r + 1), increasing; with tails, the two ends may be infinite. In programs, give them as numbers

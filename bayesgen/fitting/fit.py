@@ -68,7 +68,7 @@ class Trained(Generic[Answered]):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether it holds draws from Markov chains."""
+        """Whether the fit holds draws from Markov chains."""
         return self.posterior.is_sampled
 
     @property
@@ -124,8 +124,8 @@ class Fit(Trained[Any], Generic[Labelled]):
     def read(self, X: RowsLike) -> Rows:
         """Rows of new data by attribute site, checked; `Rows` are returned as they are.
 
-        X has the columns of the training schema; or those that `simulate` gives, the attribute sites and covariates of
-        the program, and perhaps its label site, which is not read.
+        X has the columns of the training schema, or the names that `simulate` gives: attribute sites and covariates of
+        the program. A label site among them is ignored.
         """
         if isinstance(X, Rows):
             return X
@@ -157,13 +157,13 @@ class Fit(Trained[Any], Generic[Labelled]):
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
 
-        They are those of the column's block, without the axis of the block's columns: {"probs": (K, r)} of a
-        categorical column with r values, {"mean": (K,), "variance": (K,)} of a real one, draws axes first. A covariance
-        gives the column's row, its covariances with all columns of the block.
+        They are the parameters of its block, without the axis of columns: {"probs": (K, r)} for a categorical column
+        with r values, {"mean": (K,), "variance": (K,)} for a real column. Axes of draws come first. A covariance gives
+        the row of the column: its covariances with all columns of the block.
 
         Raises:
             DataError: no such column.
-            ModelError: a program of one's own, whose parameters go by the names of its sites.
+            ModelError: a program of your own, whose parameters have the names of its sites.
         """
         conjugate = self.concrete.conjugate(self.schema)
         if conjugate is None:
@@ -235,9 +235,10 @@ class Fit(Trained[Any], Generic[Labelled]):
 
         Returns:
             Dict of the attribute sites, the covariates, and the labels under the label site's name. The sites of a
-            built-in model are its blocks, (n, columns of the block), categories as codes; sequences are padded,
-            (n, T) or (n, T, columns), and say that they are codes, `bayesgen.data.CodedSequences`, where symbols are of
-            one column. `bayesgen.predict` takes it as it is, and `fit.schema.decode(column, codes)` spells it.
+            built-in model are its blocks, (n, columns of the block), with categories as codes. Sequences are padded,
+            (n, T) or (n, T, columns); a column of symbols is an array of codes, `bayesgen.data.CodedSequences`.
+            `bayesgen.predict` takes this dict, and `fit.schema.decode(column, codes)` turns codes into categories or
+            strings.
         """
         first, second = jax.random.split(as_key(seed))
         if self.posterior.can("draws"):
@@ -255,13 +256,13 @@ class Fit(Trained[Any], Generic[Labelled]):
         """X with its missing cells imputed, given the observed cells of their row.
 
         The default is the mean, sum_k p(k | x_observed) E[x_missing | k, x_observed] over classes k, and the most
-        probable value in categorical and binary columns. Draws, besides, show the uncertainty of cells. Parameters are
+        probable value in categorical and binary columns. Draws also show the uncertainty of the cells. Parameters are
         integrated out in exact fits, and averaged over 200 of the draws of `NUTS`, each weighted by the probability of
         the row. `fit` and `predict` do not need imputation: they marginalise.
 
         Args:
-            X: rows, in any form that `fit` takes. The result has the same form, lists and series become arrays; draws
-                are the first axis of arrays, and a list of frames.
+            X: rows, in any form that `fit` takes. The result has the same form, but lists and series become arrays.
+            Draws are the first axis of an array, or a list of frames.
             num_draws: number of imputed copies of X to draw; 0 for one of means and most probable values.
             seed: integer or JAX key, of the draws.
 
@@ -282,7 +283,7 @@ class Fit(Trained[Any], Generic[Labelled]):
     def transform(self, X: Data) -> FactorCoordinates:
         """The posterior of the coordinates of rows on a surface of few dimensions, of `ProbabilisticPCA`.
 
-        The process is the point, or that of the posterior means (of the covariance: the nearest one of the model's).
+        The process is the point of the fit, or the posterior mean, with the nearest covariance that the model allows.
         `numpy.asarray` of the answer gives the means, (n, k). Cells may be missing.
 
         Args:
@@ -313,9 +314,9 @@ class Fit(Trained[Any], Generic[Labelled]):
 
         `PlugIn()` smooths at its process, p(state | all time steps, Q), and gives the most probable path. `BMA()`
         averages over draws from the posterior, each weighted by p(x | Q), the class included where there are classes;
-        `ConditionalAverage()` weights all draws equally. Where the prior is exchangeable in the states, draws may swap
-        them: they are put in one order, that of the draw of highest density. At a missing time step, states are
-        inferred from the other time steps.
+        `ConditionalAverage()` weights all draws equally. Where the prior is exchangeable in the states, draws may have
+        them in different orders; all are put in the order of the draw of highest density. At a missing time step,
+        states are inferred from the other time steps.
 
         Args:
             X: sequences, in any form that `fit` takes.
@@ -352,8 +353,9 @@ class Fit(Trained[Any], Generic[Labelled]):
     ) -> "Fit[Labelled]":
         """The fit of the training rows and more rows; may be repeated.
 
-        It equals the fit of all rows at once under the prior of this fit (`fit.prior`), up to rounding, log evidence
-        included. For it, fits by `Exact`, `MLE` and `MAP` keep the sufficient statistics of their rows, and no rows.
+        The result equals the fit of all rows at once under the prior of this fit (`fit.prior`), with its log evidence,
+        up to rounding. Fits by `Exact`, `MLE` and `MAP` keep the sufficient statistics of their rows for it, but no
+        rows.
 
         Args:
             X, y: more rows, as `fit` takes them, of the same columns, categories and classes; or `Summaries` of them.
@@ -388,7 +390,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         equals the fit of all rows with all classes, under the prior of this fit.
 
         Args:
-            label: the new class. Sorted classes stay sorted; else it is the last.
+            label: the new class: in its place if the classes are sorted, else the last.
             X: its rows, as `fit` takes them; chunks are tuples (X,) or (X, None, sample_weight).
             sample_weight: their weights.
             seed, progress: as `fit` takes them, where the method is a search.

@@ -40,11 +40,11 @@ class NUTS(Method):
     """Draws from P(Q | T) by the No-U-Turn sampler, for any program.
 
     The sampler sees the data through sufficient statistics, so its cost does not depend on the number of rows. It
-    starts at the mode in unconstrained coordinates and samples in coordinates whitened by the inverse Hessian there,
-    so a short warm-up for the step size is enough. Where some draws diverge, it samples again with smaller steps, to a
-    `target_accept_prob` of 0.95; where that approximation is not usable (several modes, an indefinite Hessian, heavy
-    tails that make chains diverge or wander), it falls back to ordinary adaptation. The path taken and its
-    target are in `fit.attributes`.
+    starts at the mode in unconstrained coordinates, and rescales the coordinates by the inverse Hessian at the mode
+    (whitening), so that a short warm-up for the step size is enough. If some draws diverge, it samples again with
+    smaller steps, for a `target_accept_prob` of 0.95. If whitening fails (several modes, an indefinite Hessian, or
+    heavy tails in which chains diverge or wander), it falls back to ordinary adaptation. `fit.attributes` holds the
+    path that was taken, and its target.
 
     Args:
         num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 1000 where it is not.

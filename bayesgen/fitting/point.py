@@ -49,11 +49,11 @@ class Hybrid(TrainingObjective):
 
         log p(Q) + log N(Q~ | Q, coupling^2 C) + sum_labelled log p(y | x, Q) + sum_all rows log p(x | Q~)
 
-    `MLE` leaves p(Q) out. The fit is Q; Q~ is `fit.attributes["other_parameters"]`. Both are taken in unconstrained
-    coordinates. Their units are C, the inverse of the curvature of the joint log density of one row, where the joint
-    fit is: so a distance of d means a Kullback-Leibler divergence of about d^2 / 2 a row, for all units of columns
-    and numbers of rows. The prior counts once: as the coupling goes to 0, the two processes are one, the
-    joint fit of all rows; as it grows, Q is the fit by objective="conditional".
+    `MLE` leaves p(Q) out. The fit is Q; Q~ is `fit.attributes["other_parameters"]`. Both are vectors of unconstrained
+    coordinates. C is the inverse curvature of the joint log density of one row at the joint fit, so that a distance of
+    d means a Kullback-Leibler divergence of about d^2 / 2 per row, whatever the units of the columns and the number of
+    rows. The prior counts once. As the coupling goes to 0, both processes become the joint fit of all rows; as it
+    grows, Q becomes the fit by objective="conditional".
 
     Args:
         coupling: standard deviation of the distance between the two, in these units; positive.
@@ -161,15 +161,15 @@ class PointMethod(JointMethod):
 class MAP(PointMethod):
     """Maximum a posteriori: argmax_Q p(Q | T), the first of the two steps.
 
-    For built-in models the joint mode over probabilities, rates, means and variances or covariances, in closed form
-    where no hyperparameter is a distribution and every row has its label (jointly normal ones all cells); by EM where
-    labels or cells are missing. For a program of one's own, the mode of the density of its sample sites in the
-    constrained space. A mode is not invariant: in other coordinates it is another process.
+    For built-in models this is the joint mode over probabilities, rates, means and variances or covariances. It has a
+    closed form where no hyperparameter is a distribution, every row has its label, and jointly normal rows have all
+    their cells; EM finds it where labels or cells are missing. For a program of your own it is the mode of the density
+    of its sample sites in the constrained space. A mode is not invariant: in other coordinates it is another process.
 
     Args:
-        num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior counts once in all of
-            them; it decides between processes with one p(y | x), and bounds the objective for separable classes, unless
-            it is flat.
+        num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior is added once to every
+            objective. Unless it is flat, it chooses between processes with the same p(y | x), and bounds the objective
+            of separable classes.
     """
 
     has_prior = True
@@ -179,33 +179,33 @@ class MAP(PointMethod):
 class MLE(PointMethod):
     """Maximum likelihood: argmax_Q p(T | Q). The prior is ignored.
 
-    Built-in models have it in closed form where every row has its label (and jointly normal ones all cells); else by
-    EM. For a program of one's own the compressed likelihood is maximised from several starts. A row without label
-    counts by its density, log sum_k p(x, k | Q).
+    For built-in models it has a closed form where every row has its label and jointly normal rows have all their cells;
+    EM finds it otherwise. For a program of your own, a search maximises the likelihood from several starts. A row
+    without a label contributes its log density, log sum_k p(x, k | Q).
 
     Args:
-        num_starts: number of starting points, where it is a search or EM; None for 8 where labels are missing, else 4.
+        num_starts: number of starting points of EM or a search; None for 8 where labels are missing, else 4.
         starts: starting points of EM: labels (n,) or responsibilities (n, K) of the rows of X, which are used for rows
             without labels, or a list of such arrays. Or parameters, as a mapping from names to arrays, or a list of
             these, which also start the search of a program of one's own. A parameter that a mapping lacks has its
             value at the default start of EM (of a search: at the origin of the unconstrained space). None starts at the
-            posterior centre of the labelled rows, and at those with one random row more in each class; where no row
-            has a label, at rows grouped by k-means++ and about random rows in turn.
-        assignment: "soft", or "hard": a row without label counts by its most probable class alone, log max_k
-            p(x, k | Q), which is what k-means maximises.
-        unlabelled_weight: how much a row without label counts, of a row with one (EM-lambda). Where the model is wrong,
-            many of them can outvote the labels.
+            posterior centre of the labelled rows, and of the labelled rows with one random row added to each class.
+            Where no row has a label, it starts at groups of rows, formed by k-means++ and about random rows in turn.
+        assignment: "soft", or "hard": a row without a label contributes its most probable class alone,
+            log max_k p(x, k | Q), as in k-means.
+        unlabelled_weight: the weight of a row without a label, relative to a row with one (EM-lambda). Where the model
+            is wrong, many rows without labels can outvote the labels.
         objective: "joint", log p(X, y | Q): generative training. "conditional", log p(y | X, Q): discriminative
-            training, in which rows without labels say nothing and are left out, so that `starts` and
-            `unlabelled_weight` are refused. `Hybrid(coupling)` is between the two.
+            training, which ignores rows without labels, and refuses `starts` and `unlabelled_weight`.
+            `Hybrid(coupling)` is between the two.
 
-    The last two are found by one search from the joint fit, and need the rows: `Summaries` are refused, and their fits
-    are not updated. Many processes may have one p(y | x): the one that the search reaches is returned. Where y is a
-    class, `fit.attributes["unidentified_directions"]` counts the directions in which p(y | x) of the training rows does
-    not change there (None beyond 1,200 dimensions). `fit.attributes["objective"]` is the objective at the fit, and for
-    "conditional" "objective_of_joint_fit" that at the joint fit. Where classes are separable, log p(y | X, Q) has no
-    maximum, and is refused. Where y is continuous, "conditional" needs log p(x | Q) in closed form, so the columns must
-    not be made from y.
+    One search from the joint fit maximises the last two objectives. It needs the rows, so that `Summaries` are refused
+    and the fits cannot be updated. Many processes may have the same p(y | x); the fit is the process that the search
+    reaches. Where y is a class, `fit.attributes["unidentified_directions"]` counts the directions in which p(y | x) of
+    the training rows does not change there (None beyond 1,200 dimensions). `fit.attributes["objective"]` is the
+    objective at the fit; for "conditional", "objective_of_joint_fit" is the objective at the joint fit. Where classes
+    are separable, log p(y | X, Q) has no maximum, and the fit is refused. Where y is continuous, "conditional" needs
+    log p(x | Q) in closed form, so the columns must not be made from y.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
     are dropped and counted, in `fit.attributes["num_starts_dropped"]`.

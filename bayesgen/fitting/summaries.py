@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 class Summaries:
     """Training data, reduced to sufficient statistics (rows are kept for sites that have none).
 
-    Made by `bayesgen.summarize`; two of them for disjoint rows of the same columns add up. `bayesgen.fit` takes
-    them in place of X and y.
+    `bayesgen.summarize` makes summaries, and `bayesgen.fit` takes them in place of X and y. Summaries of disjoint rows
+    of the same columns can be added.
 
     Attributes:
         model: the model whose sites are summarised.
@@ -133,7 +133,7 @@ class Summaries:
             )
 
     def made_for(self, model: Any) -> "Summaries":
-        """These summaries for another model that has the same: see `check_made_for`."""
+        """These summaries for another model with the same statistics: see `check_made_for`."""
         self.check_made_for(model)
         wanted = self._concrete(model)
         assert isinstance(wanted, ConcreteModel)

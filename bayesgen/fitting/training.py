@@ -61,8 +61,8 @@ def fit(
     Args:
         model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
         X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
-            of one's own the names are its attribute sites. Or `Summaries` of this model, or an iterable of chunks
-            (X, y) or (X, y, sample_weight), and then no y: see `summarize`.
+            of one's own the names are its attribute sites. Or, without y: `Summaries` of this model, or an iterable of
+            chunks (X, y) or (X, y, sample_weight), see `summarize`.
         y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` use
             EM for these rows, `NUTS` marginalises their classes, and `Exact` refuses them. Numbers, where the model's
             label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
@@ -82,8 +82,8 @@ def fit(
     cells and the label of a row, whether a cell is missing does not depend on its value. Where it does, as for incomes
     that are withheld because they are high, estimates are biased, and no method here corrects that.
 
-    JAX does not survive a fork: in a process that was forked after a fit had used it, fits raise a `BayesgenError`.
-    Start workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
+    JAX does not survive a fork: in a process that was forked after a fit, further fits raise a `BayesgenError`. Start
+    workers by `multiprocessing.get_context("spawn")` or "forkserver", or use threads.
 
     Raises:
         DataError: data that do not fit the schema; summaries made for another model; device="gpu" where JAX has none.

@@ -43,7 +43,7 @@ class HiddenStates:
         pareto_k: tail index of the weights of draws, as in `ClassPrediction`; None where draws have no weights.
         reordered: the share of draws whose states were reordered to match the draw of highest density; 0 where the
             prior is not exchangeable in the states. None where no draws are averaged.
-        index: the index of X if it is a pandas frame, by which `to_frame` names rows; else None.
+        index: the index of X, if X is a pandas frame; `to_frame` names rows by it. Else None.
     """
 
     site: str

@@ -77,8 +77,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
             and not for a continuous label.
-        continuous: whether the label is continuous, the y of a regression; None means by its distribution. A continuous
-            label is an attribute that is missing in new rows: `predict` gives its distribution.
+        continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
+            continuous label is an attribute that is missing in new rows: `predict` gives its distribution.
 
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
@@ -116,8 +116,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     is made and at each `fit`; a changed value makes another program, and a fit refuses to run its program after such a
     change. Programs are equal if their functions have equal code and equal values and the labels and classes are the
     same: the cell of a notebook that is run again makes an equal program, and nothing is compiled again. A function
-    that reads what cannot be compared (a file, a module of settings as a whole) equals only itself, and changes of what
-    it reads are not noticed.
+        that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself, and
+        changes of such a value are not noticed.
     """
 
     function: Callable[..., object]
