@@ -17,7 +17,6 @@ from .linear_normal import LINEAR_NORMAL as LINEAR_NORMAL
 from .linear_normal import LinearNormal
 from .markov_chain import MarkovChain
 from .markov_chain import UrnChain as UrnChain
-from .markov_likelihood import CHUNK_STEPS as CHUNK_STEPS
 from .markov_likelihood import CountsAndRows as CountsAndRows
 from .markov_likelihood import MarkovLikelihood as MarkovLikelihood
 from .piecewise_uniform import PiecewiseUniform

@@ -15,7 +15,7 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.data import PADDING
 from bayesgen.errors import DataError, ModelError, check_whole, warn
-from bayesgen.runtime import compiled
+from bayesgen.runtime import ROUNDING, compiled
 from bayesgen.statistics import namespace, precise, register
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
@@ -26,7 +26,6 @@ from .semirings import LOG, safe_log
 from .sequences import SequenceDistribution, sequences
 
 MOST_NEWTON_STEPS = 200
-LEAST_NEWTON_STEP = 1e-13  # of a total probability
 
 
 def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
@@ -50,7 +49,7 @@ def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> 
                 slopes[left, place] += prob * np.prod(totals[right[:index] + right[index + 1 :]])
         step = np.linalg.lstsq(np.eye(size) - slopes, values - totals, rcond=None)[0]
         totals = np.clip(totals + step, 0.0, 1.0)
-        if np.abs(step).max() < LEAST_NEWTON_STEP:
+        if np.abs(step).max() < ROUNDING:
             break
     return totals
 

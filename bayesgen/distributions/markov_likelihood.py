@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesgen.errors import DataError
 from bayesgen.records import record, static
-from bayesgen.runtime import chunks
+from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.statistics import (
     Cells,
     Classes,
@@ -139,7 +139,6 @@ def most_missing(observed: Bool[np.ndarray, "m T"], num_steps: int) -> int:
     return int((until[:, num_steps:] - until[:, :-num_steps]).max(initial=0))
 
 
-CHUNK_STEPS = 1 << 18  # of rows that are processed at once
 UNROLLED_STEPS = 16  # so that words, which are shorter, need no loop
 
 
@@ -267,7 +266,7 @@ class MarkovLikelihood(Likelihood):
             of_rows = class_weights(jnp.asarray(classes), num_classes, weights)
             return _scattered(entries, jnp.asarray(of_rows), size)
         total: Float[np.ndarray, "K entries"] = np.zeros((num_classes, size))
-        for part in chunks(num_rows, max(max(CHUNK_STEPS, total.size) // max(num_steps, 1), 1)):
+        for part in chunks(num_rows, max(max(CACHED_CELLS, total.size) // max(num_steps, 1), 1)):
             of_part = None if weights is None else weights[part]
             if classes.ndim == 2:
                 by_row = self.contexts.counts_by_row(codes[part], inside[part])
@@ -342,7 +341,7 @@ class MarkovDensity(RowDensity):
         for column in range(num_columns):
             table = tables[:, column].T
             if xp is np:
-                for part in chunks(len(rows), max(CHUNK_STEPS // max(rows.shape[-1], 1), 1)):
+                for part in chunks(len(rows), max(CACHED_CELLS // max(rows.shape[-1], 1), 1)):
                     of_part = contexts.counts_by_row(rows[part, column], mask[part, column])
                     total[part] += of_part @ table
             else:

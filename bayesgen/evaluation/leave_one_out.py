@@ -16,7 +16,7 @@ from bayesgen.errors import BayesgenError, DataError, PredictionError, keywords_
 from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, any_of, is_sparse, moments_of, with_moments
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import At, Draws, chains_joined, chunk_table
-from bayesgen.prediction import BMA, Rule
+from bayesgen.prediction import BMA, MAX_K, Rule
 from bayesgen.program import ConcreteModel, log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import over_chunks, table_chunks
@@ -27,8 +27,6 @@ from .scores import scores_of
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
-
-GOOD_K = 0.7  # of Pareto's k, up to which weights of draws are reliable
 
 
 @by_content
@@ -64,7 +62,7 @@ class LeaveOneOut:
             "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}",
             "in sample": f"{self.in_sample.sum():,.6g}",
             "rows without a score": str(int(np.isnan(self.log_scores).sum())) if np.isnan(self.total) else None,
-            "pareto k above 0.7": None if k is None else f"{int((k > GOOD_K).sum())} rows",
+            "pareto k above 0.7": None if k is None else f"{int((k > MAX_K).sum())} rows",
             "next": "result.log_scores, result.total, result.to_elpd()",
         }
         return described(f"LeaveOneOut of {len(self.log_scores)} rows", lines)
@@ -84,8 +82,8 @@ class LeaveOneOut:
             n_samples=self.num_draws,
             n_data_points=len(self.log_scores),
             scale="log",
-            warning=k is not None and bool((k > GOOD_K).any()),
-            good_k=GOOD_K,
+            warning=k is not None and bool((k > MAX_K).any()),
+            good_k=MAX_K,
             elpd_i=by_row,
             pareto_k=k,  # type: ignore[arg-type]
         )

@@ -11,7 +11,6 @@ import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
 from bayesgen.distributions import (
-    CHUNK_STEPS,
     Contexts,
     CountsAndRows,
     MarkovChain,
@@ -22,7 +21,7 @@ from bayesgen.distributions import (
 )
 from bayesgen.errors import ModelError, PredictionError, check_whole
 from bayesgen.records import fill, record, static
-from bayesgen.runtime import chunks
+from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.statistics import Cells, RowDensity, Summary, Sums, namespace, sum_log_rising_of_cells
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Category, Float, Int, Real, Values
 
@@ -115,7 +114,7 @@ class DirichletMarkovDensity(RowDensity):
         for number in np.unique(num_missing[num_missing >= 0]).tolist():
             self._check_number(number)
             places = np.flatnonzero(num_missing == number)
-            size = CHUNK_STEPS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
+            size = CACHED_CELLS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
             for part in chunks(len(places), max(size, 1)):
                 total[places[part]] = self._marginalised(rows[places[part]], mask[places[part]], number)
         return total
@@ -155,7 +154,7 @@ class DirichletMarkovDensity(RowDensity):
         codes, inside = as_codes(values)
         alpha = np.asarray(self.concentration)
         total = np.zeros((len(codes), len(alpha)))
-        for part in chunks(len(codes), max(CHUNK_STEPS // max(codes.shape[1], 1), 1)):
+        for part in chunks(len(codes), max(CACHED_CELLS // max(codes.shape[1], 1), 1)):
             drawn = self.contexts.counts_by_row(codes[part], inside[part])
             shape, places = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
             urns = scipy.sparse.csr_array((drawn.data.copy(), places, drawn.indptr.copy()), shape=shape)

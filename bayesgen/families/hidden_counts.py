@@ -13,8 +13,8 @@ from sklearn.cluster import KMeans
 from bayesgen.distributions import hidden_chains, num_observed_steps, steps_of_symbols
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import record
-from bayesgen.runtime import chunks, pad, padded_size, placed
-from bayesgen.statistics import LATENT_CHUNK_NUMBERS, Likelihood, RetainedRows, Summary
+from bayesgen.runtime import LATENT_CELLS, chunks, pad, padded_size, placed
+from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .hyperparameters import Stated, as_number
@@ -148,7 +148,7 @@ def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
 def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
     """Slices of the entries whose tables of time steps and states are computed at once; an empty one of no entries."""
     numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
-    yield from chunks(max(len(rows.places), 1), max(int(LATENT_CHUNK_NUMBERS / max(numbers_per_row, 1)), 1))
+    yield from chunks(max(len(rows.places), 1), max(int(LATENT_CELLS / max(numbers_per_row, 1)), 1))
 
 
 def _forward_backward(

@@ -4,6 +4,7 @@ from . import batches as batches
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
 from .answers import named_classes as named_classes
+from .averages import MAX_K as MAX_K
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .plug_in import PlugIn

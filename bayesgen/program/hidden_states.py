@@ -10,15 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
-from bayesgen.runtime import EQUAL_DENSITIES, OwnedJit, over_chunks, placed
+from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
 from .joint import known_latents, log_joint_of, ratio_of_batches
 from .structure import Arrays, Program
-
-SMOOTHING_NUMBERS = 1 << 15  # draws x rows x classes x time steps x states of a call, which stay in the cache
 
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ def log_states_of_draws(
     known = known_latents(program, latents)
     first = {name: value[0] for name, value in known.items()}
     num_draws = len(next(iter(known.values())))
-    at_once = min(num_draws, max(1, SMOOTHING_NUMBERS // (rows.num_rows * _numbers(program, first, rows, site))))
+    at_once = min(num_draws, max(1, FAST_CELLS // (rows.num_rows * _numbers(program, first, rows, site))))
     with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
         return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
 
@@ -191,7 +189,7 @@ def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
 
 
 def _rows_at_once(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> int:
-    return max(1, SMOOTHING_NUMBERS // (num_draws * _numbers(program, latents, rows, site)))
+    return max(1, FAST_CELLS // (num_draws * _numbers(program, latents, rows, site)))
 
 
 def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> float:

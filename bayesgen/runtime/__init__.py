@@ -3,6 +3,7 @@
 from .chunking import (
     CACHE_ROWS,
     CACHED_CELLS,
+    FAST_CELLS,
     LATENT_CELLS,
     LEAST_ROWS,
     TABLE_CELLS,
@@ -36,6 +37,7 @@ __all__ = [
     "CACHE_ROWS",
     "EQUAL",
     "EQUAL_DENSITIES",
+    "FAST_CELLS",
     "LATENT_CELLS",
     "LEAST_ROWS",
     "LOG_OF_ZERO",

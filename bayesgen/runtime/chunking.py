@@ -16,6 +16,7 @@ TABLE_CELLS = 1 << 22  # of a table: 32 MB as float64
 LATENT_CELLS = 1 << 21  # of an array with the draws, states or processes beside the rows
 THREAD_CELLS = 1 << 20  # for one thread: so many that threads work in parallel
 CACHED_CELLS = 1 << 18  # with their temporary arrays, they stay in the cache of a core
+FAST_CELLS = 1 << 15  # they stay in the fast cache of a core: `missing` and `hidden_markov` in benchmarks
 CACHE_ROWS = 4096  # of few columns, which stay in the cache
 LEAST_ROWS = 64  # below which the overhead of a chunk is a large part of its time
 

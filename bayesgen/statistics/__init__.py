@@ -42,7 +42,7 @@ from .conditioning import (
 )
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
-from .latent import LATENT_CHUNK_NUMBERS, LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
+from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood, expected_moments
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
@@ -54,7 +54,6 @@ from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",
-    "LATENT_CHUNK_NUMBERS",
     "LOG_2PI",
     "MULTINOMIAL",
     "POISSON",

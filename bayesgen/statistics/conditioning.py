@@ -17,13 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks, even_chunks
+from bayesgen.runtime import CACHED_CELLS, FAST_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
 from .patterns import patterns_of
-
-BLOCK_CELLS = 1 << 15  # of blocks that are inverted, and of rows that are whitened, at once: `missing` in benchmarks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +46,7 @@ def parts_of(patterns: Bool[np.ndarray, "P D"], of_row: Int[np.ndarray, " n"]) -
     parts, start = [], 0
     for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
         size = int(num_missing[start])
-        for part in chunks(end - start, max(BLOCK_CELLS // max(size**2, patterns.shape[1]), 1)):
+        for part in chunks(end - start, max(FAST_CELLS // max(size**2, patterns.shape[1]), 1)):
             rows = order[start + part.start : start + part.stop]
             first, last = of_row[rows[0]], of_row[rows[-1]]
             missing = np.nonzero(~patterns[first : last + 1])[1].reshape(-1, size) if size else np.zeros((1, 0), int)

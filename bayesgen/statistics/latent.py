@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesgen.data import filled_up
 from bayesgen.records import record, static
-from bayesgen.runtime import over_chunks, pad, padded_size, placed
+from bayesgen.runtime import LATENT_CELLS, over_chunks, pad, padded_size, placed
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
@@ -212,7 +212,6 @@ def _entries(
 
 
 Output = TypeVar("Output")
-LATENT_CHUNK_NUMBERS = 1 << 21  # that densities of a chunk of rows hold at once, 16 MB
 
 
 class LatentLikelihood(Likelihood):
@@ -300,7 +299,7 @@ class LatentDensity(RowDensity):
                 lambda rows: _table_compiled(self.likelihood, self.parameters, *rows),
                 (values, observed),
                 num_rows,
-                max(int(LATENT_CHUNK_NUMBERS / per_row), 1),
+                max(int(LATENT_CELLS / per_row), 1),
             )
 
 
@@ -331,7 +330,7 @@ def _table(
         of_one = {name: value[None] for name, value in of_one.items()}
         return likelihood.log_probs(of_one, values, observed, jnp.zeros(len(values), int))
 
-    at_once = int(LATENT_CHUNK_NUMBERS / (len(values) * likelihood.numbers_per_row(parameters, values) + 1))
+    at_once = int(LATENT_CELLS / (len(values) * likelihood.numbers_per_row(parameters, values) + 1))
     stacked = {name: jnp.asarray(value) for name, value in parameters.items()}
     num_classes = len(next(iter(stacked.values())))
     return jax.lax.map(of_class, stacked, batch_size=min(max(at_once, 1), num_classes)).T
@@ -344,7 +343,7 @@ def _log_likelihood(likelihood: LatentLikelihood, parameters: Parameters, summar
     if not num_entries:
         return jnp.zeros(num_classes)
     per_row = likelihood.numbers_per_row(parameters, summary.values)
-    size = min(max(int(LATENT_CHUNK_NUMBERS / max(per_row, 1.0)), 1), num_entries)
+    size = min(max(int(LATENT_CELLS / max(per_row, 1.0)), 1), num_entries)
     num_chunks = -(-num_entries // size)
 
     def of_entries(places: Int[Array, " e"], classes: Int[Array, " e"], weights: Float[Array, " e"]) -> Array:

@@ -188,7 +188,7 @@ def test_chunks_and_traced_rows_give_the_same(rng, monkeypatch):
             likelihood.log_prob_of_many(many, jnp.asarray(rows))[:, 0], table.T, rtol=1e-12, atol=1e-12
         )
     np.testing.assert_allclose(traced, whole, rtol=1e-12, atol=TINY)
-    monkeypatch.setattr(latent_module, "LATENT_CHUNK_NUMBERS", 24)
+    monkeypatch.setattr(latent_module, "LATENT_CELLS", 24)
     jax.clear_caches()
     in_chunks, counts_in_chunks = likelihood.expected_counts(parameters, summary)
     np.testing.assert_allclose(in_chunks, whole, rtol=1e-12, atol=TINY)
