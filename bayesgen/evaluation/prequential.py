@@ -38,7 +38,7 @@ from .scores import scores_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ONE_STEP: Pair = (Exact(), BMA())
+EXACT_AVERAGE: Pair = (Exact(), BMA())
 
 
 @by_content
@@ -151,7 +151,7 @@ def prequential(
     >>> np.exp(result.log_scores).round(3).tolist()  # the estimator of Krichevsky and Trofimov
     [0.5, 0.75, 0.167, 0.625]
     """
-    asked = [ONE_STEP] if pairs is None else list(pairs)
+    asked = [EXACT_AVERAGE] if pairs is None else list(pairs)
     if not asked:
         raise DataError("There is nothing to score. Give at least one (method, rule) pair.")
     if order is None:

@@ -8,7 +8,6 @@ from .data_sets import with_moments as with_moments
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
-from .fit import Trained as Trained
 from .many import FitBatch, fit_many
 from .many import any_of as any_of
 from .many import is_sparse as is_sparse
@@ -22,6 +21,7 @@ from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
 from .summaries import Summaries, summarize
+from .trained import Trained as Trained
 from .training import fit
 from .training import prepare as prepare
 from .unobserved import HiddenStates

@@ -15,21 +15,21 @@ from bayesgen.runtime import table_chunks
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Data, Float, Int, Values
 
-from .summaries import Summaries, check_model, labelled_rows
+from .summaries import Summaries, check_model, rows_with_labels
 
-Moments: TypeAlias = tuple[Any, Any, Any, Any]
+KnownMoments: TypeAlias = tuple[Any, Any, Any, Any]
 """Means and variances of the columns, and those of the response; each None where it is not known."""
-UNKNOWN_MOMENTS: Moments = (None, None, None, None)
+UNKNOWN_MOMENTS: KnownMoments = (None, None, None, None)
 Scaled: TypeAlias = tuple[Schema, SufficientStatistics]
 
 
-def moments_of(schema: Schema) -> Moments:
+def moments_of(schema: Schema) -> KnownMoments:
     """The moments that a schema holds, which take no part in its equality."""
     response = schema.response
     return schema.mean, schema.variance, *((None, None) if response is None else (response.mean, response.variance))
 
 
-def with_moments(schema: Schema, moments: Moments) -> Schema:
+def with_moments(schema: Schema, moments: KnownMoments) -> Schema:
     """The schema with these moments."""
     mean, variance, *of_response = moments
     response = schema.response
@@ -119,7 +119,7 @@ class SetsOfRows(DataSets):
         """Training data of some rows, which may be none."""
         statistics = self.model.summarize(self.schema, rows)
         unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
-        kept = labelled_rows(self.model, rows) if keeps_rows else None
+        kept = rows_with_labels(self.model, rows) if keeps_rows else None
         return Summaries(self.model, self.schema, statistics, rows.num_rows, unlabelled, kept)
 
     @property
@@ -127,7 +127,7 @@ class SetsOfRows(DataSets):
         return self.model.summarize(self.schema, self.rows)
 
     @property
-    def shared(self) -> tuple[Moments, Rows]:
+    def shared(self) -> tuple[KnownMoments, Rows]:
         return moments_of(self.schema), self.rows
 
     @property
@@ -135,7 +135,7 @@ class SetsOfRows(DataSets):
         return self.places, self.weights
 
     @staticmethod
-    def statistics_of(model: ConcreteModel, schema: Schema, shared: tuple[Moments, Rows], of_set: Any) -> Scaled:
+    def statistics_of(model: ConcreteModel, schema: Schema, shared: tuple[KnownMoments, Rows], of_set: Any) -> Scaled:
         (moments, rows), (places, weights) = shared, of_set
         rows = rows if places is None else rows.take(places)
         return with_moments(schema, moments), model.summarize(schema, dataclasses.replace(rows, weights=weights))
@@ -171,7 +171,7 @@ class SetsOfSummaries(DataSets):
         return None
 
     @property
-    def of_each(self) -> tuple[Moments, SufficientStatistics]:
+    def of_each(self) -> tuple[KnownMoments, SufficientStatistics]:
         each = [(moments_of(summaries.schema), summaries.statistics) for summaries in self.sets]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 

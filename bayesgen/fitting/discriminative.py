@@ -261,7 +261,7 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     """
     if problem.data.model.response is not None:
         return response_fit(method, problem, problem.data.model.response)
-    rows = labelled_rows(problem)
+    rows = rows_with_labels(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
     density = ProgramDensity(problem.program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
@@ -281,7 +281,7 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     Raises:
         FitError: as `conditional_fit` does.
     """
-    rows = labelled_rows(problem)
+    rows = rows_with_labels(problem)
     joint = method.joint_fit(problem)
     program, statistics = problem.program, method.counted(problem.data.statistics)
     everything = [dataclasses.replace(rows, labels=None)]
@@ -300,7 +300,7 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     )
 
 
-def labelled_rows(problem: ProgramProblem) -> Rows:
+def rows_with_labels(problem: ProgramProblem) -> Rows:
     """The rows with labels.
 
     Raises:

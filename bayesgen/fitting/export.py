@@ -9,13 +9,13 @@ from bayesgen.posteriors import Exported, ProcessPosterior
 from bayesgen.runtime import as_key
 from bayesgen.typing import Seed
 
+from .trained import TrainedProgram
+
 if TYPE_CHECKING:
     from xarray import DataTree
 
-    from .fit import Fit
 
-
-def to_datatree(fit: "Fit", num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
+def to_datatree(fit: TrainedProgram, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
     """Export the parameters.
 
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
@@ -53,7 +53,7 @@ def datatree(
     return tree
 
 
-def axes(fit: "Fit") -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
+def axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """(coords, dims) of the parameters of a fit, for ArviZ."""
     conjugate = fit.concrete.conjugate(fit.schema)
     coords, dims = _own_axes(fit) if conjugate is None else (conjugate.coordinates(fit.schema), conjugate.axes)
@@ -67,14 +67,14 @@ def axes(fit: "Fit") -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]
     }
 
 
-def class_axes(fit: "Fit") -> dict[str, int]:
+def class_axes(fit: TrainedProgram) -> dict[str, int]:
     """Name of a parameter with an entry for each class -> the axis that is the class, among those of one draw."""
     _, dims_of = axes(fit)
     class_axis = fit.concrete.class_axis
     return {name: list(dims_of[name]).index(class_axis) for name in dims_of if class_axis in dims_of[name]}
 
 
-def _own_axes(fit: "Fit") -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
+def _own_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """For a program of one's own: an axis is the class where its attributes index it by the class."""
     dims: dict[str, Sequence[str]] = {}
     for site, class_axis in fit.program.class_axes.items():

@@ -1,37 +1,36 @@
-"""`Fit`: a trained model, how it reads new rows, and the questions it answers."""
+"""`Fit`: the questions that a trained model answers."""
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import jax
 import numpy as np
 
 from bayesgen.data import (
-    Rows,
     RowsLike,
-    Schema,
     Table,
+    as_category,
     category_array,
     check_ranges,
     read_table,
-    warn_of_unknown,
+    read_tables,
+    with_category,
 )
 from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
-from bayesgen.errors import DataError, ModelError, PredictionError
-from bayesgen.families import Family
-from bayesgen.labels import Answered, Labelled
+from bayesgen.errors import DataError, FitError, ModelError, PredictionError
+from bayesgen.labels import Labelled
 from bayesgen.models import FactorCoordinates
-from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined
-from bayesgen.program import ConcreteModel, GenerativeProgram, Reduction, log_joint_draws, read_rows, reduce_draws
+from bayesgen.posteriors import At, Point, ProcessPosterior, chains_joined
+from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
-from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
+from bayesgen.typing import Data, Float, Int, Seed, Values
 
 from .components import with_one_order
-from .export import to_datatree
-from .summaries import Summaries, with_class, with_classes_kept, with_rows
+from .export import class_axes, to_datatree
+from .summaries import Summaries, as_summaries, summarize_tables
+from .trained import TrainedProgram
 from .unobserved import HiddenStates, HiddenStatesRule, imputed, site_of_states, states_by
 
 if TYPE_CHECKING:
@@ -41,44 +40,7 @@ LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
 
 
 @by_content
-class Trained(Generic[Answered]):
-    """A trained model of any kind, with its method and its posterior.
-
-    The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.
-
-    Attributes:
-        model: the model as the user gave it.
-        method: the training method.
-        posterior: distribution of the parameters, or a point.
-    """
-
-    model: Any
-    method: Any
-    posterior: Posterior
-
-    @property
-    def parameters(self) -> dict[str, np.ndarray]:
-        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
-        return self.posterior.parameters
-
-    @property
-    def log_evidence(self) -> float | None:
-        """Log probability of the training data for `Exact` (and averages over structures), else None."""
-        return self.posterior.log_evidence
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the fit holds draws from Markov chains."""
-        return self.posterior.is_sampled
-
-    @property
-    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
-        """Statistics of the sampler, name -> (chain, draw); None where there was no sampler."""
-        return self.posterior.sample_stats
-
-
-@by_content
-class Fit(Trained[Any], Generic[Labelled]):
+class Fit(TrainedProgram, Generic[Labelled]):
     """A trained model.
 
     `parameters` go by the program's sites, `{block}_{parameter}`; `parameters_of(column)` gives those of one column.
@@ -96,63 +58,8 @@ class Fit(Trained[Any], Generic[Labelled]):
         attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
     """
 
-    schema: Schema
-    concrete: ConcreteModel = dataclasses.field(repr=False)
-    summaries: Summaries | None = dataclasses.field(default=None, repr=False)
-    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    approximate_log_evidence: float | None = None
-
     def __repr__(self) -> str:
         return described(f"Fit of {self.model!r}", _description_of(self))
-
-    @functools.cached_property
-    def program(self) -> GenerativeProgram:
-        """The `GenerativeProgram` of the training data, bound at first use."""
-        return self.concrete.bind(self.schema)
-
-    @functools.cached_property
-    def prior(self) -> dict[str, Family] | None:
-        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
-        conjugate = self.concrete.conjugate(self.schema)
-        return None if conjugate is None else dict(conjugate.families())
-
-    @property
-    def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The labels in the order of the tables' columns, of the labels' own type."""
-        return category_array(self.schema.classes or ())
-
-    def read(self, X: RowsLike) -> Rows:
-        """Rows of new data by attribute site, checked; `Rows` are returned as they are.
-
-        X has the columns of the training schema, or the names that `simulate` gives: attribute sites and covariates of
-        the program. A label site among them is ignored.
-        """
-        if isinstance(X, Rows):
-            return X
-        table = read_table(X)
-        rows = self.rows_of(table)
-        warn_of_unknown(table.unknown_cells)
-        return rows
-
-    def rows_of(self, table: Table) -> Rows:
-        """The rows of a table, as `read` gives them, without its warning."""
-        if self.are_sites(table.names):
-            rows = read_rows(self.program, table, labelled=True)
-            check_ranges(self.schema.ranges, rows.covariates)
-            return rows if self.concrete.response is None else self.concrete.response.without(rows)
-        rows = self.concrete.read(self.schema, table)
-        self.concrete.check_rows(self.schema, rows.values)
-        check_ranges(self.schema.ranges, rows.covariates)
-        return rows
-
-    def are_sites(self, names: Sequence[str]) -> bool:
-        """Whether these are the sites of the program, and not the columns that it was trained on."""
-        if names == self.schema.columns:  # the usual case, for which no program is bound
-            return False
-        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
-        sites = {*attributes, *self.program.covariates}
-        few = len(names) <= len(sites) + 1  # columns may be very many
-        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
@@ -373,7 +280,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         >>> fit.attributes["total_weight"]
         7.0
         """
-        return self._of(with_rows(self, X, y, sample_weight), seed, progress)
+        return self._of(_with_rows(self, X, y, sample_weight), seed, progress)
 
     def add_class(
         self,
@@ -409,7 +316,7 @@ class Fit(Trained[Any], Generic[Labelled]):
         >>> more.parameters["real_mean"][[0, 2]].tolist() == fit.parameters["real_mean"].tolist()
         True
         """
-        return with_classes_kept(self._of(with_class(self, label, X, sample_weight), seed, progress), self)
+        return _with_classes_kept(self._of(_with_class(self, label, X, sample_weight), seed, progress), self)
 
     def _of(self, data: Summaries, seed: Seed, progress: bool | None) -> "Fit[Labelled]":
         """The fit of other data by the same method."""
@@ -466,3 +373,85 @@ def _next_step(fit: Fit) -> str:
         return "fit.log_joint(X)"
     order = "" if fit.posterior.is_identified else "fit.relabel(), "
     return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"
+
+
+# How the training data of a fit grow: by more rows, or by one more class.
+
+Grown = TypeVar("Grown", bound=Fit)
+FIT_AGAIN = (
+    "Fit again on all rows: at once, or from the statistics of each part, which add up: one = summarize(model, X, y, "
+    "schema=fit.schema), and so on, and fit(model, one + two, method=...)."
+)
+
+
+def _with_rows(
+    fit: Fit, X: Data | Iterable[tuple] | Summaries, y: Values | None, sample_weight: Values | None
+) -> Summaries:
+    """The training data of a fit and more rows, or `Summaries` of them, at the scale of its prior."""
+    data = _kept_data(fit)
+    schema = None if isinstance(X, Summaries) else data.schema
+    return data + as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
+
+
+def _with_class(fit: Fit, label: Any, X: Data | Iterable[tuple], sample_weight: Values | None) -> Summaries:
+    """The training data of a fit and rows of one more class, at the scale of its prior.
+
+    Raises:
+        DataError: a class that the schema has.
+        FitError: a model in which classes are not learned separately.
+    """
+    data = _kept_data(fit)
+    data.model.check_class_can_be_added(data.schema)
+    known, level = tuple(data.schema.classes or ()), as_category(label, "label of the new class")
+    if level in known:
+        raise DataError(
+            f"There is a class {quote_some([level])} already; the classes are {quote_some(known)}. More rows of it are "
+            "learned by fit.update(X, y)."
+        )
+    classes = with_category(known, level, "y")
+    schema = dataclasses.replace(data.schema, classes=classes)
+    labels, place = category_array(classes), classes.index(level)
+    tables = (_all_of_class(table, labels, place) for table in read_tables(X, None, sample_weight))
+    known_classes = dataclasses.replace(data, schema=schema, statistics=data.statistics.with_empty_class(place))
+    return known_classes + summarize_tables(data.model, schema, tables)
+
+
+def _kept_data(fit: Fit) -> Summaries:
+    """The training data of a fit, with the scale of its prior; a `FitError` where it keeps none."""
+    if fit.summaries is not None:
+        return dataclasses.replace(fit.summaries, schema=fit.schema)
+    if not fit.method.keeps_statistics:
+        raise FitError(
+            f"A fit by {type(fit.method).__name__}() holds draws, given the rows that it was fitted to and no others. "
+            f"{FIT_AGAIN}"
+        )
+    if fit.method.needs_rows:
+        raise FitError(
+            f"A fit of p(y | x), which {fit.method!r} maximises, depends on the rows that it was fitted to, and keeps "
+            "none of them. Fit again on all rows at once: fit(model, X, y, method=...)."
+        )
+    raise FitError(f"Some rows of this fit are not in any sufficient statistic, and a fit keeps no rows. {FIT_AGAIN}")
+
+
+def _with_classes_kept(grown: Grown, first: Fit) -> Grown:
+    """A fit with one more class than the first, with the parameters of the other classes as in the first.
+
+    Only EM changes them, because it stops for all classes together.
+    """
+    posterior = grown.posterior
+    if not isinstance(posterior, Point) or grown.summaries is None or grown.summaries.statistics.is_complete:
+        return grown
+    others = [grown.classes.tolist().index(label) for label in first.classes.tolist()]
+    values = dict(posterior.values)
+    for name, axis in class_axes(grown).items():
+        if name != "class_probs":
+            values[name] = np.array(values[name])
+            np.moveaxis(values[name], axis, 0)[others] = np.moveaxis(first.parameters[name], axis, 0)
+    return dataclasses.replace(grown, posterior=dataclasses.replace(posterior, values=values))
+
+
+def _all_of_class(table: Table, labels: np.ndarray, place: int) -> Table:
+    """A table with the same label in all rows."""
+    if table.labels is not None:
+        raise DataError("All rows are of the new class: give chunks (X,) or (X, None, sample_weight), without labels.")
+    return dataclasses.replace(table, labels=labels[np.full(table.num_rows, place)])

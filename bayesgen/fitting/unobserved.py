@@ -17,10 +17,10 @@ from bayesgen.records import by_content
 from bayesgen.runtime import TABLE_CELLS, as_key, chunks, generator, positions
 from bayesgen.typing import Data, Float, Int, Seed, Shaped
 
+from .trained import TrainedProgram
+
 if TYPE_CHECKING:
     import pandas as pd
-
-    from .fit import Fit
 
 
 @by_content
@@ -122,7 +122,7 @@ class HiddenStatesRule(Protocol):
         """The states of a site in sequences of these lengths, missing time steps included."""
 
 
-def site_of_states(fit: "Fit", site: str | None) -> str:
+def site_of_states(fit: TrainedProgram, site: str | None) -> str:
     """The site with hidden states: that of this name, or the only one.
 
     Raises:
@@ -146,7 +146,7 @@ def site_of_states(fit: "Fit", site: str | None) -> str:
     return sites[0] if site is None else site
 
 
-def states_by(rule: HiddenStatesRule, fit: "Fit", X: Data, site: str) -> HiddenStates:
+def states_by(rule: HiddenStatesRule, fit: TrainedProgram, X: Data, site: str) -> HiddenStates:
     """The states of a site by a rule."""
     table = read_table(X, least_rows=0)
     rows = fit.rows_of(table)
@@ -155,7 +155,7 @@ def states_by(rule: HiddenStatesRule, fit: "Fit", X: Data, site: str) -> HiddenS
     return dataclasses.replace(states, index=table.index)
 
 
-def _lengths(fit: "Fit", table: Table, site: str) -> Int[np.ndarray, " n"]:
+def _lengths(fit: TrainedProgram, table: Table, site: str) -> Int[np.ndarray, " n"]:
     """Number of time steps of each sequence as given: in padded arrays of numbers an end cannot be seen."""
     conjugate, of_symbols = fit.concrete.conjugate(fit.schema), fit.program.structure.attribute[site].discrete
     block = None if conjugate is None else next(block for block in conjugate.blocks if block.name == site)
@@ -176,7 +176,7 @@ def _lengths(fit: "Fit", table: Table, site: str) -> Int[np.ndarray, " n"]:
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
 
-def imputed(fit: "Fit", X: Data, num_draws: int, seed: Seed) -> Any:
+def imputed(fit: TrainedProgram, X: Data, num_draws: int, seed: Seed) -> Any:
     """See `Fit.impute`."""
     conjugate = fit.concrete.conjugate(fit.schema)
     if conjugate is None:

@@ -14,15 +14,15 @@ from bayesgen.runtime import used
 from bayesgen.typing import Array, Data
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes, normalize
-from .predicting import WITHOUT_CLASSES, answer, answer_of_rows
+from .predicting import NO_CLASSES, answer, answer_of_rows
 from .rule import Rule
 
-Answer: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
+Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
 OF_ALL_SETS = ("classes", "device", "index", "without_classes")
 
 
 @answer.register
-def _(fit: FitBatch, rule: Rule, X: Data) -> Answer:
+def _(fit: FitBatch, rule: Rule, X: Data) -> Prediction:
     """The prediction by all fits: of one table of rows, or of as many tables as there are fits."""
     tables = _tables(X, len(fit))
     prediction = _by_one_call(fit, rule, tables) if isinstance(tables, Table) else None
@@ -55,7 +55,7 @@ def _tables(X: Any, num_sets: int) -> Table | list[Table]:
     return tables
 
 
-def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> Answer | None:
+def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> Prediction | None:
     """The prediction by tables of log-joints that one compiled call makes; None where no such call makes them."""
     if rule.closed_at is None or fit.sets.model.response is not None:
         return None
@@ -67,11 +67,11 @@ def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> Answer | None:
     flat, log_marginal = normalize(log_joint.reshape(-1, num_classes))
     log_probabilities, log_marginal = flat.reshape(log_joint.shape), log_marginal.reshape(num_sets, num_rows)
     if not len(fit.classes):
-        return DensityPrediction(log_marginal, WITHOUT_CLASSES, used())
+        return DensityPrediction(log_marginal, NO_CLASSES, used())
     return ClassPrediction(log_probabilities, fit.classes, log_marginal, device=used(), index=table.index)
 
 
-def _stacked(answers: Mapping[int, Answer], num_sets: int) -> Any:
+def _stacked(answers: Mapping[int, Prediction], num_sets: int) -> Any:
     """The answers of all fits as one; NaN where there is none."""
     some = next(iter(answers.values()))
 

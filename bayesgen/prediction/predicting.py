@@ -19,7 +19,7 @@ from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, j
 from .averages import warn_of_few_draws
 from .rule import Rule
 
-WITHOUT_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
+NO_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
 
 
 @overload
@@ -114,7 +114,7 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
     if num_classes or isinstance(prediction, ContinuousPrediction):
         return prediction
-    return DensityPrediction(prediction.log_marginal, WITHOUT_CLASSES, prediction.device)
+    return DensityPrediction(prediction.log_marginal, NO_CLASSES, prediction.device)
 
 
 def in_chunks(

@@ -1,0 +1,128 @@
+"""Trained models as records, and how they read new rows."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
+
+import numpy as np
+
+from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, check_ranges, read_table, warn_of_unknown
+from bayesgen.families import Family
+from bayesgen.labels import Answered
+from bayesgen.posteriors import Posterior
+from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
+from bayesgen.records import by_content
+from bayesgen.typing import Shaped
+
+from .summaries import Summaries
+
+
+@by_content
+class Trained(Generic[Answered]):
+    """A trained model of any kind, with its method and its posterior.
+
+    The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        posterior: distribution of the parameters, or a point.
+    """
+
+    model: Any
+    method: Any
+    posterior: Posterior
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
+        return self.posterior.parameters
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Log probability of the training data for `Exact` (and averages over structures), else None."""
+        return self.posterior.log_evidence
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the fit holds draws from Markov chains."""
+        return self.posterior.is_sampled
+
+    @property
+    def sample_stats(self) -> Mapping[str, np.ndarray] | None:
+        """Statistics of the sampler, name -> (chain, draw); None where there was no sampler."""
+        return self.posterior.sample_stats
+
+
+@by_content
+class TrainedProgram(Trained[Any]):
+    """A trained model of rows by a program, as a record: `Fit` is what it answers.
+
+    Attributes:
+        model: the model that was fitted.
+        schema: the resolved schema of the training data.
+        concrete: the model with its choices made for these columns.
+        method: the training method.
+        posterior: a point, a conjugate posterior or draws.
+        summaries: the summarised training data, for `update` and `add_class`; None for `NUTS`, and where rows have no
+            sufficient statistic.
+        approximate_log_evidence: a named approximation of the log evidence, where the model has one
+            (`ProbabilisticPCA`), up to a function of the numbers of rows and columns; else None.
+        attributes: how the fit came about (path of the sampler, device, total weight of the training rows), by name.
+    """
+
+    schema: Schema
+    concrete: ConcreteModel = dataclasses.field(repr=False)
+    summaries: Summaries | None = dataclasses.field(default=None, repr=False)
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    approximate_log_evidence: float | None = None
+
+    @functools.cached_property
+    def program(self) -> GenerativeProgram:
+        """The `GenerativeProgram` of the training data, bound at first use."""
+        return self.concrete.bind(self.schema)
+
+    @functools.cached_property
+    def prior(self) -> dict[str, Family] | None:
+        """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
+        conjugate = self.concrete.conjugate(self.schema)
+        return None if conjugate is None else dict(conjugate.families())
+
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return category_array(self.schema.classes or ())
+
+    def read(self, X: RowsLike) -> Rows:
+        """Rows of new data by attribute site, checked; `Rows` are returned as they are.
+
+        X has the columns of the training schema, or the names that `simulate` gives: attribute sites and covariates of
+        the program. A label site among them is ignored.
+        """
+        if isinstance(X, Rows):
+            return X
+        table = read_table(X)
+        rows = self.rows_of(table)
+        warn_of_unknown(table.unknown_cells)
+        return rows
+
+    def rows_of(self, table: Table) -> Rows:
+        """The rows of a table, as `read` gives them, without its warning."""
+        if self.are_sites(table.names):
+            rows = read_rows(self.program, table, labelled=True)
+            check_ranges(self.schema.ranges, rows.covariates)
+            return rows if self.concrete.response is None else self.concrete.response.without(rows)
+        rows = self.concrete.read(self.schema, table)
+        self.concrete.check_rows(self.schema, rows.values)
+        check_ranges(self.schema.ranges, rows.covariates)
+        return rows
+
+    def are_sites(self, names: Sequence[str]) -> bool:
+        """Whether these are the sites of the program, and not the columns that it was trained on."""
+        if names == self.schema.columns:  # the usual case, for which no program is bound
+            return False
+        attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
+        sites = {*attributes, *self.program.covariates}
+        few = len(names) <= len(sites) + 1  # columns may be very many
+        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
