@@ -34,8 +34,8 @@ class LeaveOneOut:
     """Scores of training rows, each predicted from the others.
 
     Attributes:
-        log_scores: log p(y_i | x_i, all rows but i) by a rule; of rows without labels log p(x_i | all rows but i). NaN
-            where the other rows have no estimate.
+        log_scores: log p(y_i | x_i, all rows but i) by a rule; for rows without labels log p(x_i | all rows but i). NaN
+            where the other rows give no estimate.
         in_sample: the same scores with the row itself among the training rows.
         pareto_k: tail index of the weights of draws, above 0.7 where the score is not reliable; None where scores are
             exact.
@@ -48,7 +48,7 @@ class LeaveOneOut:
 
     @property
     def total(self) -> float:
-        """The sum of the scores: the expected log predictive density of as many new rows."""
+        """The sum of the scores, an estimate of the log predictive density of equally many new rows."""
         return float(self.log_scores.sum())
 
     @property
@@ -102,15 +102,15 @@ def leave_one_out(
     """Predict each training row from all others, or from the other folds.
 
     Fits in closed form take the row out of their sufficient statistics, so that scores are exact and cost little more
-    than a prediction. Draws are weighted by one over the density of the row, with Pareto-smoothed weights. The prior is
-    kept. A weighted row is left out as a whole.
+    than a prediction. Draws are weighted by one over the density of the row, with Pareto-smoothed weights. The prior of
+    the fit is kept. A row with a weight is left out with all its weight.
 
     Args:
         fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`.
         X, y, sample_weight: the rows that it was trained on.
         rule: rule of prediction; None for `BMA()`. Point fits take `PlugIn()`.
-        folds: the fold of each row, whole numbers (n,), each left out as a whole; None for each row alone. Draws are
-            not refitted, so they take none.
+        folds: the fold of each row, whole numbers (n,); each fold is left out as a whole. None leaves out each row
+            alone. Fits by `NUTS` take no folds, because draws are not made anew.
 
     Raises:
         DataError: other rows than those of the training.

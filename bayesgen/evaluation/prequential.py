@@ -45,12 +45,12 @@ EXACT_AVERAGE: Pair = (Exact(), BMA())
 class Prequential:
     """The scores of rows, each predicted from the rows before it.
 
-    Arrays have the axes (pairs, sequences, rows); that of pairs where several are asked for, that of sequences where
-    there are several orders, or several data sets. NaN stands where a method has no estimate yet (`num_unscored`), and
-    past the end of a sequence.
+    Arrays have the axes (pairs, sequences, rows). The axis of pairs is there for several pairs, the axis of sequences
+    for several orders or data sets. A score is NaN where a method has no estimate yet (`num_unscored`), and past the
+    end of a sequence.
 
     Attributes:
-        log_scores: log p(y | x, rows before) of each row's own label; of rows without labels log p(x | rows before).
+        log_scores: log p(y | x, rows before) of each row's own label; for rows without labels log p(x | rows before).
         log_joint_scores: log p(x, y | rows before); NaN where x is given and not modelled.
         pairs: names of the methods and rules.
     """
@@ -61,7 +61,7 @@ class Prequential:
 
     @property
     def code_length(self) -> Float[np.ndarray, "*sequences n"]:
-        """Cumulative code length of labels, -sum of log p(y | x, rows before), in nats; unscored rows count nothing."""
+        """Cumulative code length of labels, -sum of log p(y | x, rows before), in nats, without unscored rows."""
         return -np.nancumsum(self.log_scores, axis=-1)
 
     @property
@@ -126,7 +126,8 @@ def prequential(
     """Predict every row from the rows before it, then learn it.
 
     The sum of the log joint scores of the exact one-step answer is the log evidence (the chain rule), so that two
-    models, or the two-step and the one-step answer, are compared by what they have to say before they see.
+    models, or the two-step and the one-step answer, can be compared by their predictions of rows that they have not
+    seen.
 
     Args:
         model: as `fit` takes it; models without labels too.
@@ -136,11 +137,11 @@ def prequential(
         order: a permutation of the rows, (n,), or several, (R, n). None for the rows as they are.
         schema: declarations for the columns; the rest is inferred from all rows.
 
-    Default priors are resolved once, from all rows that are given, those still to be predicted included; so are
-    categories and edges of bins. To keep a prior from the data, state its hyperparameters.
+    Default priors, categories and edges of bins are resolved once, from all given rows, also from rows that are still
+    to be predicted. For a prior that does not depend on the data, state its hyperparameters.
 
     Raises:
-        DataError: rows that do not fit the model; an order that is no permutation.
+        DataError: rows that do not fit the model; an order that is not a permutation.
 
     Source: Dawid (1984), Present position and potential developments: some personal views. Statistical theory: the
     prequential approach.

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 class FitBatch(Sequence[Fit], abc.ABC):
     """The fits of B data sets by one model and method: a sequence of `Fit`.
 
-    `predict` takes it as it takes a fit, and its answer has a leading axis (B). Sets whose fit is refused have NaN in
-    all arrays; asking for such a fit raises its error.
+    `predict` takes a batch like a fit, and its answer has a leading axis (B). A data set whose fit is refused has NaN
+    in all arrays; indexing this fit raises its error.
 
     Attributes:
         model: the model as the user gave it.
         method: the training method.
         sets: the training sets.
-        parameters: name -> (B, ...), the `parameters` of each fit; of chains of which a summary is kept, their means.
+        parameters: name -> (B, ...), the `parameters` of each fit; their posterior means where keep="summary".
         log_evidence: log probability of each training set, where the method gives it, else None.
         refused: index of a set -> the error of its fit.
-        attributes: how the fits came about. "path" says whether in one call or one by one, and why.
+        attributes: how the fits were made; "path" says whether in one call or one by one, and why.
         seed: of the fits.
     """
 
@@ -64,7 +64,7 @@ class FitBatch(Sequence[Fit], abc.ABC):
 
     @property
     def schema(self) -> Schema:
-        """The schema of all sets; a fit's own has the means and variances of its set besides."""
+        """The schema of all sets. The schema of a single fit also has the means and variances of its set."""
         return self.sets.schema
 
     @property
@@ -81,7 +81,7 @@ class FitBatch(Sequence[Fit], abc.ABC):
         """Indices of the sets that have a fit.
 
         Raises:
-            FitError: where there is none, with the error of the first set.
+            FitError: no set has a fit; the message is that of the first set.
         """
         known = [index for index in range(len(self)) if index not in self.refused]
         if not known:
@@ -131,7 +131,7 @@ class FitBatch(Sequence[Fit], abc.ABC):
         return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
 
     def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
-        """Export to an `xarray.DataTree` as `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
+        """Export to an `xarray.DataTree`, like `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
 
         Refused sets are left out: the coordinate of `data_set` has the indices of the others.
         """
@@ -243,8 +243,9 @@ def fit_many(
 ) -> FitBatch:
     """Fit one model to many data sets by one method.
 
-    The data are read and encoded once, with one schema: classes and categories are those of all sets together, and so
-    are the edges of bins. Default priors are resolved set by set: each fit is that of `fit` with the batch's schema.
+    The data are read and encoded once, with one schema: its classes, categories and edges of bins are inferred from all
+    sets together. Default priors are resolved for each set: each fit equals the result of `fit` with the schema of the
+    batch.
 
     Args:
         model: as `fit` takes it; not an average, nor a concept learner.
@@ -255,17 +256,17 @@ def fit_many(
         method: as `fit` takes it.
         schema: declarations for the columns; the rest is inferred from all sets together.
         seed: integer or JAX key; set i is fitted with `jax.random.fold_in(key, i)`.
-        keep: "draws", or "summary": the means and diagnostics of draws alone, in little memory.
+        keep: "draws", or "summary" for only the means and diagnostics of the draws, in little memory.
         progress: whether to show progress on standard error; None means in a terminal.
         device: as `fit` takes it.
 
-    Exact and point fits of complete data are one compiled call; others are made one by one, as
-    `batch.attributes["path"]` says.
+    Exact and point fits of complete data are made by one compiled call, other fits one by one;
+    `batch.attributes["path"]` says which.
 
     Raises:
-        DataError: data that no set can have: weights of another shape, columns that differ between sets.
+        DataError: weights of another shape; columns that differ between sets.
 
-    The error of a single set stands in `batch.refused`, by the index of the set.
+    If the fit of a single set is refused, `batch.refused` holds its error, by the index of the set.
 
     >>> import bayesgen as bg
     >>> X, y = [[1.0], [2.0], [3.0], [7.0], [8.0], [9.0]], ["a", "a", "a", "b", "b", "b"]
