@@ -201,7 +201,8 @@ def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str
 # The same, chunked over rows and draws.
 
 TABLE_CHUNK_ROWS = 8192
-CACHE_BYTES = 2e6  # for one table of (draws in a batch, rows, classes) on a CPU, so that it stays in the cache
+# for one table of (draws in a batch, rows, classes) on a CPU, so that it stays in the cache: `averaging` in benchmarks
+CACHE_BYTES = 2e6
 BUDGET_BYTES = 64e6  # for such a table on other devices, and for the rows
 
 

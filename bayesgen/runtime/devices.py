@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 
 
 DEVICES = ("cpu", "gpu")
-GPU_WORK = 2e6
+GPU_WORK = 2e6  # `gpu` in benchmarks
 
 
 @dataclasses.dataclass

@@ -18,6 +18,7 @@ from .summaries import Sums, trailing
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
 
 SparseRows: TypeAlias = scipy.sparse.csr_array | scipy.sparse.csr_matrix
+# `_multinomial_probabilities` in benchmarks/closed_form
 MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags, 32 MB of indices
 MOST_LOGARITHMS = 16  # of a sum in place of a difference of log-gammas
 
