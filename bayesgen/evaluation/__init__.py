@@ -5,6 +5,8 @@ from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
 from .leave_one_out import LeaveOneOut, leave_one_out
 from .prequential import Prequential, prequential
+from .study import TRUTH as TRUTH
+from .study import Study, study
 from .targets import ClassTarget as ClassTarget
 from .targets import ContinuousTarget as ContinuousTarget
 from .targets import DensityTarget as DensityTarget
@@ -13,4 +15,14 @@ from .targets import Scored as Scored
 from .targets import signed as signed
 
 # public names; the other ones are for other rooms
-__all__ = ["Answer", "Comparison", "LeaveOneOut", "Prequential", "compare", "leave_one_out", "prequential"]
+__all__ = [
+    "Answer",
+    "Comparison",
+    "LeaveOneOut",
+    "Prequential",
+    "Study",
+    "compare",
+    "leave_one_out",
+    "prequential",
+    "study",
+]

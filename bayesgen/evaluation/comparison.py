@@ -144,7 +144,7 @@ class Comparison:
 
         Lists of probabilities follow `config["classes"]`. Times are left out: equal runs give equal results.
         """
-        return _plain(
+        return plain(
             {
                 "config": {**self.config, "classes": self.classes.tolist(), **self.target.reference},
                 "versions": self.versions,
@@ -185,8 +185,8 @@ class Comparison:
             groups["predictions"] = xarray.Dataset(variables, pair | row | self.target.coordinates)
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs |= {
-            "config": json.dumps(_plain(self.config)),
-            "versions": json.dumps(_plain(self.versions)),
+            "config": json.dumps(plain(self.config)),
+            "versions": json.dumps(plain(self.versions)),
         }
         return tree
 
@@ -202,14 +202,14 @@ class Comparison:
         return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The value in types of JSON; None for pandas' NA and numbers that are not finite."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain(value.item())
     if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)
@@ -266,16 +266,7 @@ def compare(
             "the densities of the test rows under models of rows without labels."
         )
     check_index(X_test, y_test, "y_test", "X_test")
-    by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
-    pairs = list(DEFAULT_PAIRS if methods is None else methods)
-    if not by_name or not pairs:
-        raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
-    concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
-    if concepts:
-        raise ModelError(
-            f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
-            "and predict, and score the memberships."
-        )
+    by_name, pairs = asked_for(models, methods)
     asked, train_rows = [], read_table(X).num_rows if y is None else len(np.asarray(y))
     for name, model in by_name.items():
         read = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
@@ -300,21 +291,46 @@ def compare(
     )
 
 
+def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any], list[Pair]]:
+    """Models by name, and (method, rule) pairs, with the default in place of None.
+
+    Raises:
+        DataError: no model, or no pair.
+        ModelError: a concept learner, which has no classes.
+    """
+    by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
+    asked = list(DEFAULT_PAIRS if pairs is None else pairs)
+    if not by_name or not asked:
+        raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
+    concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
+    if concepts:
+        raise ModelError(
+            f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
+            "and predict, and score the memberships."
+        )
+    return by_name, asked
+
+
 def _target(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Target[Any]:
     """The truth of the test rows, of the kind that the answers predict."""
     given = [answer for answer in answers if answer.refused is None]
-    if y_test is None:
-        return DensityTarget()
     of_numbers = [answer.model for answer in given if isinstance(answer.prediction, ContinuousPrediction)]
     of_classes = [answer.model for answer in given if not isinstance(answer.prediction, ContinuousPrediction)]
-    if of_numbers and of_classes:
+    if of_numbers and of_classes and y_test is not None:
         raise ModelError(
             f"{quote_some(dict.fromkeys(of_numbers))} predict a number, and {quote_some(dict.fromkeys(of_classes))} a "
             "class. A density of y and a probability of its class are not comparable: compare either kind by itself."
         )
-    if of_numbers:
+    return target_of(given[0].prediction, y, y_test, num_rows)
+
+
+def target_of(prediction: Any, y: Values | None, y_test: Values, num_rows: int) -> Target[Any]:
+    """The truth of the test rows, of the kind that a prediction is; y are the training labels."""
+    if y_test is None:
+        return DensityTarget()
+    if isinstance(prediction, ContinuousPrediction):
         return ContinuousTarget.of(y_test, num_rows)
-    return ClassTarget.of(np.asarray(given[0].prediction.classes), y, y_test, num_rows)
+    return ClassTarget.of(np.asarray(prediction.classes), y, y_test, num_rows)
 
 
 @dataclass(frozen=True)
@@ -360,7 +376,6 @@ def _ask(
         fitted = asked = learned[method]
         if fitted.refused is None:
             asked = _Attempt.at(predict, fitted.outcome, X_test, rule=rule)
-        two_step = isinstance(rule, PlugIn)
         yield (
             Answer(
                 model=model_name,
@@ -370,13 +385,19 @@ def _ask(
                 refused=asked.refused,
                 fit_seconds=fitted.seconds,
                 predict_seconds=asked.seconds if fitted.refused is None else float("nan"),
-                two_step=two_step,
-                is_map=two_step and isinstance(method, MAP) and not method.needs_rows,
+                two_step=isinstance(rule, PlugIn),
+                is_map=is_map((method, rule)),
                 is_mean=isinstance(rule, PlugIn) and rule.at != "mode" and isinstance(method, Exact | NUTS),
                 ask=functools.partial(predict, fitted.outcome, rule=rule) if asked.refused is None else None,
             ),
             asked.outcome,
         )
+
+
+def is_map(pair: Pair) -> bool:
+    """Whether a pair is the two-step MAP answer, with which others are compared."""
+    method, rule = pair
+    return isinstance(rule, PlugIn) and isinstance(method, MAP) and not method.needs_rows
 
 
 def names_of(pairs: Sequence[Pair]) -> list[tuple[str, str]]:

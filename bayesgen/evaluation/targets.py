@@ -146,6 +146,15 @@ class Target(abc.ABC, Generic[Prediction]):
         scores = {metric.column: metric.score for metric in (*self.metrics, *self.counts) if metric.score is not None}
         return {name: np.asarray(score(prediction, row_scores, self.truth)).item() for name, score in scores.items()}
 
+    def at(self, places: Places) -> "Target[Prediction]":
+        """The truth of some of the test rows."""
+        return self
+
+    def scores_at(self, prediction: Prediction, places: Places) -> dict[str, float | int]:
+        """Metrics and counts of some of the test rows, from the prediction of all."""
+        row_scores = {name: values[places] for name, values in self.row_scores(prediction).items()}
+        return self.at(places).scores(prediction, row_scores)
+
     def truth_columns(self, places: Places) -> Columns:
         """The truth as a column of tables; no column where nothing is predicted."""
         return {}
@@ -304,6 +313,9 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     def truth(self) -> Float[np.ndarray, " n"]:
         return self.values
 
+    def at(self, places: Places) -> "ContinuousTarget":
+        return replace(self, values=self.values[places])
+
     def row_scores(self, prediction: ContinuousPrediction) -> RowScores:
         """Scores of each row by name.
 
@@ -431,6 +443,15 @@ class ClassTarget(Target[ClassPrediction]):
     @property
     def truth(self) -> Int[np.ndarray, " n"]:
         return self.codes
+
+    def at(self, places: Places) -> "ClassTarget":
+        return replace(self, codes=self.codes[places])
+
+    def scores_at(self, prediction: ClassPrediction, places: Places) -> dict[str, float | int]:
+        log_probabilities, log_marginal = prediction.log_probabilities[places], prediction.log_marginal[places]
+        some = ClassPrediction(log_probabilities, prediction.classes, log_marginal)
+        target = self.at(places)
+        return target.scores(some, target.row_scores(some))
 
     @property
     def log_shares(self) -> Float[np.ndarray, " K"]:

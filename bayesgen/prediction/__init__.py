@@ -1,10 +1,11 @@
 """Inference: a rule turns a fit and new rows into class probabilities, or the distribution of a continuous label."""
 
-from . import batches as batches
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
 from .answers import named_classes as named_classes
+from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
+from .batches import of_set as of_set
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .plug_in import PlugIn

@@ -86,6 +86,19 @@ def _stacked(answers: Mapping[int, Prediction], num_sets: int) -> Any:
     return dataclasses.replace(some, **{name: stack(name) for name in names})
 
 
+def of_set(prediction: Prediction, index: int) -> Any:
+    """The prediction by one fit of a batch, without the axis of the data sets."""
+
+    def take(name: str) -> Any:
+        part = getattr(prediction, name)
+        if isinstance(part, StackedPredictive):
+            return part.parts[index]
+        return None if part is None else part[index]
+
+    names = [field.name for field in dataclasses.fields(prediction) if field.name not in OF_ALL_SETS]
+    return dataclasses.replace(prediction, **{name: take(name) for name in names})
+
+
 def _with_nan(parts: Mapping[int, Array], num_sets: int) -> Array:
     shape = np.shape(next(iter(parts.values())))
     return np.stack([parts.get(index, np.full(shape, np.nan)) for index in range(num_sets)])

@@ -317,6 +317,13 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             rows[self.label] = category_array(self.classes)[codes]
         return rows
 
+    def draw_latents(self, *, seed: Seed = 0) -> dict[str, np.ndarray]:
+        """Latent site -> value: a process drawn from the program's prior."""
+        size = max(1, self.num_classes)
+        with jax.enable_x64(True):
+            trace = sites_of(self.unchanged_function, size, self.example_covariates(size), as_key(seed))
+        return {name: np.asarray(trace[name]["value"]) for name in self.latents}
+
     def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
         """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
 

@@ -2,7 +2,7 @@
 
 from .columns import ColumnAsRead, column_table, columns_as_read
 from .display import can_encode, show
-from .figures import LINES, ONE_STEP, TWO_STEP, can_draw, coverage_figure, save
+from .figures import LINES, ONE_STEP, TWO_STEP, can_draw, coverage_figure, learning_curves, save
 
 __all__ = [
     "LINES",
@@ -14,6 +14,7 @@ __all__ = [
     "column_table",
     "columns_as_read",
     "coverage_figure",
+    "learning_curves",
     "save",
     "show",
 ]

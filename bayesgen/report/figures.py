@@ -1,4 +1,4 @@
-"""Figures of comparisons, drawn by matplotlib where it is installed."""
+"""Figures of comparisons and studies."""
 
 import itertools
 from importlib.util import find_spec
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
-from bayesgen.evaluation import Comparison, Scored
+from bayesgen.evaluation import TRUTH, Comparison, Scored, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +67,65 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.xaxis.set_major_formatter("{x:.0%}")
     panel.yaxis.set_major_formatter("{x:.0%}")
     panel.legend(loc="upper left", fontsize="small", frameon=False)
+
+
+def learning_curves(study: Study) -> "Figure":
+    """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
+
+    There is a column of panels for each model. Sizes at which an answer is refused in all repeats, or lies below the
+    panel, are named in the legend.
+    """
+    from matplotlib.figure import Figure
+
+    models = [model for model in dict.fromkeys(study.table["model"]) if model != TRUTH]
+    figure = Figure(figsize=(1.2 + 4.6 * len(models), 7.2), layout="constrained")
+    panels = figure.subplots(2, len(models), squeeze=False, sharex=True, height_ratios=(3, 2))
+    for model, (scores, differences) in zip(models, panels.T, strict=True):
+        curves = study.summary[study.summary["model"].isin([model, TRUTH])]
+        _draw_curves(scores, curves, "log_score", "log_score_error", study.two_step)
+        _draw_curves(differences, curves, "difference", "standard_error", study.two_step)
+        scores.set_title(model)
+        scores.legend(fontsize="small", frameon=False, loc="lower right")
+        differences.axhline(0, color="0.6", linewidth=1, zorder=0)
+        differences.set_xlabel("training rows of each class" if study.config["per_class"] else "training rows")
+    panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
+    panels[1, 0].set_ylabel(f"difference from {' + '.join(study.reference)}")
+    figure.supxlabel(f"Bands: one standard error.\n{study.about_errors}", fontsize="small", color="0.3")
+    return figure
+
+
+def _draw_curves(panel: "Axes", curves: pd.DataFrame, column: str, error: str, two_step: set[tuple[str, str]]) -> None:
+    """A column of a study's summary by size, a curve for each answer, with bands of its error."""
+    lowest = _lowest(curves[column].to_numpy(float))
+    lines = {color: itertools.cycle(LINES) for color in (ONE_STEP, TWO_STEP, "black")}
+    sizes = list(curves["size"].unique())
+    for (model, method, rule), curve in curves.groupby(["model", "method", "rule"], sort=False):
+        color = "black" if model == TRUTH else TWO_STEP if (method, rule) in two_step else ONE_STEP
+        step = "true process" if model == TRUTH else f"{method} · {rule}"
+        absent = {
+            "refused": curve["repeats"] == 0,
+            "below": (curve["repeats"] > 0) & ~(curve[column] >= lowest),
+        }
+        notes = [f"{why} at {', '.join(map(str, curve['size'][here]))}" for why, here in absent.items() if here.any()]
+        drawn = curve[np.isfinite(curve[column])].sort_values("size")
+        x, middle, width = (drawn[name].to_numpy(float) for name in ("size", column, error))
+        style = next(lines[color])
+        panel.plot(x, middle, style, color=color, marker="o", markersize=3, label="; ".join([step, *notes]))
+        panel.fill_between(x, middle - width, middle + width, color=color, alpha=0.15, linewidth=0)
+    panel.set_xscale("log")
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.minorticks_off()
+    panel.set_ylim(bottom=lowest if np.isfinite(lowest) else None)
+
+
+def _lowest(values: "np.ndarray") -> float:
+    """The bottom of a panel: minus infinity where all values can be shown, else what leaves the others readable."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return -np.inf
+    middle, top = np.median(finite), finite.max()
+    bottom = middle - 4 * max(top - middle, 0.01)
+    return float(bottom) if finite.min() < bottom else -np.inf
 
 
 def save(figure: "Figure", path: Path) -> None:

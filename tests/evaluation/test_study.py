@@ -1,0 +1,265 @@
+"""Studies: each unit is a comparison of the same split, and a study that was stopped goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bayesgen as bg
+from bayesgen.evaluation.training_sets import subsets
+from bayesgen.evaluation.training_sets import worlds as study_worlds
+
+PAIRS = [
+    (bg.MLE(), bg.PlugIn()),
+    (bg.MAP(), bg.PlugIn()),
+    (bg.Exact(), bg.PlugIn(at="mean")),
+    (bg.Exact(), bg.BMA()),
+    (bg.MAP(), bg.BMA()),  # refused: a point has nothing to average over
+]
+MODELS = {"diag": bg.GaussianDiscriminant("diag"), "full": bg.GaussianDiscriminant()}
+SIZES, REPEATS = [4, 8, 48], 3
+IRIS = bg.load_dataset("iris")
+SCORES = ["accuracy", "log_score", "brier", "ece"]
+
+
+def run(**options):
+    settings = {"sizes": SIZES, "repeats": REPEATS, "pairs": PAIRS, "seed": 3} | options
+    return bg.study(MODELS, IRIS.X, IRIS.y, **settings)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return run()
+
+
+def same_but_for_seconds(table, other):
+    pd.testing.assert_frame_equal(table.drop(columns="seconds"), other.drop(columns="seconds"))
+
+
+def drawn(size, repeat, test=None):
+    """Positions of training and test rows."""
+    options = {"sizes": SIZES, "repeats": REPEATS, "per_class": True, "schema": None, "seed": 3}
+    source = subsets(MODELS["diag"], IRIS.X, IRIS.y, test=test, **options)
+    return np.flatnonzero(source.rank[repeat] < size), source.places(size, repeat)
+
+
+@pytest.mark.parametrize(("size", "repeat"), [(4, 0), (8, 2), (48, 1)])
+def test_a_unit_is_the_comparison_of_its_split(study, size, repeat):
+    train, test = drawn(size, repeat)
+    assert len(train) == 3 * size
+    assert sorted([*train, *test]) == list(range(150))
+    data = [part.iloc[rows] for rows in (train, test) for part in (IRIS.X, IRIS.y)]
+    table = bg.compare(MODELS, *data, methods=PAIRS).table
+    rows = study.table[(study.table["size"] == size) & (study.table["repeat"] == repeat)].reset_index(drop=True)
+    assert rows[["model", "method", "rule"]].equals(table[["model", "method", "rule"]])
+    columns = [*SCORES, "impossible", "ruled_out"]
+    np.testing.assert_allclose(rows[columns].astype(float), table[columns].astype(float), rtol=1e-9, atol=1e-9)
+    assert (rows["refused"].isna() == table["refused"].isna()).all()
+
+
+def test_refusals_are_rows_and_the_study_goes_on(study):
+    singular = study.table[(study.table.model == "full") & (study.table.method == "MLE") & (study.table["size"] == 4)]
+    assert singular["refused"].str.contains("singular|constant").all()
+    points = study.table[(study.table.method == "MAP") & (study.table.rule == "BMA")]
+    assert len(points) == 2 * len(SIZES) * REPEATS
+    assert points["refused"].notna().all()
+    assert len(study.table) == 2 * len(PAIRS) * len(SIZES) * REPEATS
+    assert study.table.loc[study.table.refused.isna(), SCORES].notna().all(axis=None)
+
+
+def mean_and_error(values):
+    if not len(values):
+        return np.nan, np.nan
+    return values.mean(), values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
+
+
+def test_the_summary_has_means_errors_and_paired_differences_from_map(study):
+    assert study.reference == ("MAP", "PlugIn")
+    rows = study.table.set_index(["model", "method", "rule", "size"]).sort_index()
+    for line in study.summary.to_dict("records"):
+        key = line["model"], line["method"], line["rule"], line["size"]
+        scores = rows.loc[key]["log_score"].to_numpy()
+        differences = scores - rows.loc[line["model"], "MAP", "PlugIn", line["size"]]["log_score"].to_numpy()
+        scored = ~np.isnan(scores)
+        assert (line["repeats"], line["refused"]) == (scored.sum(), (~scored).sum())
+        found = [line[name] for name in ("log_score", "log_score_error", "difference", "standard_error")]
+        expected = [mean_and_error(values[scored]) for values in (scores, differences)]
+        np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-9, atol=1e-12)
+        assert line["reference"] == "MAP + PlugIn"
+
+
+def test_without_map_differences_are_from_the_first_pair():
+    assert run(sizes=[8], pairs=[PAIRS[3], PAIRS[2]]).reference == ("Exact", "BMA")
+
+
+def test_smaller_sets_are_parts_of_larger_ones_and_an_integer_has_the_same_test_rows():
+    small, large = (drawn(size, 1, test=6) for size in (4, 48))
+    assert set(small[0]) < set(large[0])
+    assert len(small[1]) == len(large[1]) == 6
+    assert not set(small[1]) & set(small[0])
+    assert not set(large[1]) & set(large[0])
+
+
+def test_given_test_rows_are_those_of_all_repeats():
+    some = np.r_[0:20, 50:70, 100:120]
+    rest = np.setdiff1d(np.arange(150), some)
+    test = (IRIS.X.iloc[rest], IRIS.y.iloc[rest])
+    study = bg.study(
+        MODELS["diag"], IRIS.X.iloc[some], IRIS.y.iloc[some], sizes=[20], repeats=2, pairs=PAIRS[1:2], test=test
+    )
+    expected = bg.compare(MODELS["diag"], IRIS.X.iloc[some], IRIS.y.iloc[some], *test, methods=PAIRS[1:2]).table
+    np.testing.assert_allclose(study.table["log_score"], expected["log_score"][0], rtol=1e-9)
+
+
+def test_json_is_strict_and_the_datatree_has_axes_of_pairs_sizes_and_repeats(study):
+    result = json.loads(study.to_json(), parse_constant=pytest.fail)
+    assert len(result["table"]) == len(study.table)
+    assert "seconds" not in result["table"][0]
+    assert "not errors over new data" in result["about_errors"]
+    tree = study.to_datatree()
+    assert dict(tree["scores"].sizes) == {"pair": 10, "size": 3, "repeat": REPEATS}
+    line = study.table.iloc[REPEATS * len(SIZES) + 1]
+    found = tree["scores"]["log_score"].isel(pair=1, size=0, repeat=1)
+    assert float(found) == line["log_score"]
+
+
+def test_the_figure_has_curves_differences_and_says_what_errors_are_of(study):
+    figure = study.plot()
+    scores, *_ = figure.axes
+    labels = [text.get_text() for text in scores.get_legend().get_texts()]
+    assert "Exact · BMA" in labels
+    assert "MAP · BMA; refused at 4, 8, 48" in labels
+    assert len(figure.axes) == 4
+    assert "not errors over new data" in figure.get_supxlabel()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sizes": [5, 51]}, "Size 51 takes 51 rows of each class, and class 'setosa' has 50, class 'versicolor'"),
+        ({"sizes": [50]}, "leaves 0 rows"),
+        ({"sizes": [40], "test": 31}, "leaves 30 rows to test on, and 31 are wanted"),
+        ({"sizes": [0]}, "positive whole numbers"),
+        ({"repeats": 0}, "positive whole numbers"),
+        ({"simulate": 3}, "not both"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(options, message):
+    with pytest.raises(bg.DataError, match=message):
+        run(**options)
+
+
+def test_a_class_that_is_too_small_is_named():
+    kept = np.r_[0:50, 50:57, 100:150]
+    with pytest.raises(bg.DataError, match=r"of each class, and class 'versicolor' has 7\."):
+        bg.study(MODELS["diag"], IRIS.X.iloc[kept], IRIS.y.iloc[kept], sizes=[8])
+
+
+def test_a_stopped_study_goes_on_and_counts_nothing_twice(study, tmp_path):
+    folder = tmp_path / "out"
+    run(out=folder)
+    units = sorted((folder / "units").iterdir())
+    assert len(units) == 2 * 3 * len(SIZES)  # a method of two rules is one unit
+    times = {}
+    for index, unit in enumerate(units):
+        if index % 3 == 0:
+            unit.unlink()
+        else:
+            times[unit] = unit.stat().st_mtime_ns
+    (folder / "units" / ".half-written").write_text('[{"rule"')
+    same_but_for_seconds(run(out=folder).table, study.table)
+    assert all(unit.stat().st_mtime_ns == when for unit, when in times.items())
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_whole_units(study, tmp_path):
+    folder = tmp_path / "out"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import time, test_study\n"
+        "module = sys.modules['bayesgen.evaluation.study']\n"
+        "unit = module._unit\n"
+        "def slow(*arguments):\n    time.sleep(0.05)\n    return unit(*arguments)\n"
+        "module._unit = slow\n"
+        "test_study.run(out=sys.argv[2])\n"
+    )
+    arguments = [str(Path(__file__).parent), str(folder)]
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments])
+    start = time.monotonic()
+    while len(list(folder.glob("units/[0-9]*"))) < 2 and time.monotonic() < start + 60:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    num_finished = len(list(folder.glob("units/[0-9]*")))
+    assert 2 <= num_finished < 2 * 3 * len(SIZES)
+    same_but_for_seconds(run(out=folder).table, study.table)
+
+
+def test_the_folder_of_another_study_is_left_as_it_is(tmp_path):
+    run(out=tmp_path / "one", sizes=[8], pairs=PAIRS[1:2])
+    before = {path: path.read_bytes() for path in (tmp_path / "one").rglob("*.json")}
+    with pytest.raises(bg.DataError, match=r"holds another study: repeats differ"):
+        run(out=tmp_path / "one", sizes=[8], pairs=PAIRS[1:2], repeats=REPEATS + 1)
+    other = IRIS.X.copy()
+    other.iloc[0, 0] += 1
+    with pytest.raises(bg.DataError, match="data_sha256 differ"):
+        bg.study(MODELS, other, IRIS.y, sizes=[8], pairs=PAIRS[1:2], repeats=REPEATS, seed=3, out=tmp_path / "one")
+    assert before == {path: path.read_bytes() for path in (tmp_path / "one").rglob("*.json")}
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "notes.txt").write_text("mine")
+    with pytest.raises(bg.DataError, match="no study"):
+        run(out=tmp_path / "two")
+    assert [path.name for path in (tmp_path / "two").iterdir()] == ["notes.txt"]
+
+
+def wheel(n):
+    """Two classes, each with a normal attribute of two columns."""
+    with numpyro.plate("classes", 2):
+        mean = numpyro.sample("mean", dist.Normal(jnp.zeros(2), 2.0).to_event(1))
+    share = numpyro.sample("share", dist.Beta(2.0, 2.0))
+    with numpyro.plate("instances", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.stack([share, 1 - share])))
+        numpyro.sample("x", dist.Normal(mean[y], 1.0).to_event(1))
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    models = {"gda": bg.GaussianDiscriminant("spherical"), "bayes": bg.NaiveBayes()}
+    program = bg.GenerativeProgram(wheel, classes=["a", "b"])
+    pairs = [(bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    return bg.study(models, simulate=program, sizes=[3, 30], repeats=6, test=60, pairs=pairs, seed=1)
+
+
+def test_in_simulated_worlds_no_answer_beats_the_truth(worlds):
+    assert list(worlds.table["model"].unique()) == ["gda", "bayes", "truth"]
+    means = worlds.summary.set_index(["model", "rule", "size"])["log_score"].sort_index()
+    for size in (3, 30):
+        assert means["truth", "truth", size] > means.drop("truth").xs(size, level="size").max()
+    assert means["gda", "BMA", 30] > means["gda", "BMA", 3]
+    assert means["truth", "truth", 3] == means["truth", "truth", 30]  # the same test rows
+    assert worlds.plot().axes[0].get_legend().get_texts()[-1].get_text() == "true process"
+    assert dict(worlds.to_datatree()["scores"].sizes) == {"pair": 5, "size": 2, "repeat": 6}
+    assert "drawn from the prior" in worlds.about_errors
+
+
+def test_the_score_of_a_true_process_is_that_of_its_densities(worlds):
+    program = bg.GenerativeProgram(wheel, classes=["a", "b"])
+    source = study_worlds(program, sizes=[30], repeats=1, per_class=True, test=60, seed=1)
+    latents, rows, training = source.latents[0], source.test[0], source.training[0]
+    assert [(training["y"][:6] == label).sum() for label in "ab"] == [3, 3]
+    shares = np.array([latents["share"], 1 - latents["share"]])
+    densities = stats.norm.pdf(rows["x"][:, None], latents["mean"], 1.0).prod(-1) * shares
+    codes = (rows["y"] == "b").astype(int)
+    expected = np.log(densities[np.arange(60), codes] / densities.sum(1)).mean()
+    truth = worlds.table[(worlds.table.model == "truth") & (worlds.table.repeat == 0)]["log_score"]
+    np.testing.assert_allclose(truth, expected, rtol=1e-9)
