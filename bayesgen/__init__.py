@@ -35,7 +35,9 @@ _ROOMS = {
     "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
-    "evaluation": "compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study",
+    "evaluation": (
+        "calibrate Calibration compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study"
+    ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
 _GROWING_ROOMS = ("families", "models", "distributions", "fitting", "prediction")

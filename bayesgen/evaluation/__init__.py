@@ -1,6 +1,7 @@
 """Comparing models, methods and rules on test rows."""
 
 from .answers import Answer
+from .calibration import Calibration, calibrate
 from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
 from .leave_one_out import LeaveOneOut, leave_one_out
@@ -17,10 +18,12 @@ from .targets import signed as signed
 # public names; the other ones are for other rooms
 __all__ = [
     "Answer",
+    "Calibration",
     "Comparison",
     "LeaveOneOut",
     "Prequential",
     "Study",
+    "calibrate",
     "compare",
     "leave_one_out",
     "prequential",

@@ -37,6 +37,7 @@ AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
 class JointMethod(Method, abc.ABC):
     """A method with a fit at the maximum of the joint density, or that begins there. See `MLE` for the arguments."""
 
+    gives_draws = False
     has_prior: ClassVar[bool]
     """Whether the prior counts."""
 

@@ -227,6 +227,8 @@ class Method(abc.ABC):
     """Whether its fits have the log evidence, parameters integrated out in closed form."""
     keeps_statistics: ClassVar[bool] = True
     """Whether its fits keep the statistics of their data, to learn from more rows."""
+    gives_draws: ClassVar[bool] = True
+    """Whether its fits have draws from the posterior."""
 
     @property
     def needs_rows(self) -> bool:

@@ -14,6 +14,7 @@ from .conjugate import ConjugatePosterior
 from .draws import (
     MATCHED_ROWS,
     Draws,
+    Entries,
     ExchangeableComponents,
     convergence_problems,
     entry_names,
@@ -31,6 +32,7 @@ __all__ = [
     "At",
     "ConjugatePosterior",
     "Draws",
+    "Entries",
     "ExchangeableComponents",
     "Exported",
     "ParameterArrays",

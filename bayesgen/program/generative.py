@@ -27,8 +27,8 @@ from bayesgen.data import (
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
-from bayesgen.records import copied, fill
-from bayesgen.runtime import Traced, as_key, check_not_forked
+from bayesgen.records import content_hash, copied, fill, record
+from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -38,10 +38,10 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, Data, Float, Int, Seed, Values
+from bayesgen.typing import Array, Data, Float, Int, Seed, Shaped, Values
 
 from .conventions import check_signature
-from .density import log_density_of_sites
+from .density import FAST_TO_COMPILE, log_density_of_sites
 from .discovery import continuous_label
 from .evaluation import evaluate_classes
 from .introspection import Introspection
@@ -50,7 +50,7 @@ from .missing import check_missing
 from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .rows import check_numbers, check_values, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
-from .structure import Arrays, Plan, Program, Structure
+from .structure import Arrays, Plan, Program, Site, Structure
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -296,16 +296,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         Raises:
             DataError: missing covariates, or covariates without one value a row.
         """
-        missing = [name for name in self.covariates if name not in covariates]
-        if missing:
-            wanted = ", ".join(f"{name}=..." for name in missing)
-            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {wanted}).")
-        given = {name: np.asarray(v) if np.ndim(v) else np.full(n, v) for name, v in covariates.items()}
-        for name, value in given.items():
-            if value.shape[:1] != (n,):
-                raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
-        program, values = with_covariates(self, given)
-        program.check_indexes(values)
+        program, values = self._with_covariates(n, covariates)
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
@@ -323,6 +314,50 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             trace = sites_of(self.unchanged_function, size, self.example_covariates(size), as_key(seed))
         return {name: np.asarray(trace[name]["value"]) for name in self.latents}
+
+    def simulate_many(
+        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """n instances of each of many processes, in one compiled call.
+
+        Args:
+            n: number of rows of a process.
+            num_worlds: number of processes.
+            seed, covariates: as `simulate` takes them; covariates are those of every process.
+            latents: latent site -> (worlds, ...); drawn from the prior where absent.
+
+        Returns:
+            Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
+        """
+        program, values = self._with_covariates(n, covariates)
+        with jax.enable_x64(True):
+            keys = jax.random.split(as_key(seed), num_worlds)
+            known = {name: np.asarray(value) for name, value in (latents or {}).items()}
+            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates(values))
+        drawn = {name: np.asarray(value) for name, value in drawn.items()}
+        rows = {name: simulated(site, _joined(drawn[name], site)) for name, site in program.structure.attributes}
+        rows |= {name: np.concatenate([value] * num_worlds) for name, value in values.items()}
+        if self.label is not None:
+            rows[self.label] = drawn[self.label].reshape(-1)
+        return {name: drawn[name] for name in program.latents}, rows
+
+    def _with_covariates(self, n: int, covariates: Mapping[str, Any]) -> tuple["GenerativeProgram", dict[str, Any]]:
+        """The program of covariates of n rows, and their values.
+
+        Raises:
+            DataError: missing covariates, or covariates without one value a row.
+        """
+        missing = [name for name in self.covariates if name not in covariates]
+        if missing:
+            wanted = ", ".join(f"{name}=..." for name in missing)
+            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {wanted}).")
+        given = {name: np.asarray(v) if np.ndim(v) else np.full(n, v) for name, v in covariates.items()}
+        for name, value in given.items():
+            if value.shape[:1] != (n,):
+                raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
+        program, values = with_covariates(self, given)
+        program.check_indexes(values)
+        return program, values
 
     def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
         """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
@@ -487,6 +522,35 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
 
 register_program(GenerativeProgram)
+
+
+@record
+class _Covariates:
+    """Covariates that are compiled in, as NumPyro bounds samples of counts and sequences by their values."""
+
+    values: dict[str, Any]
+
+    __hash__ = content_hash
+
+
+@functools.partial(OwnedJit, static_argnames=("n", "covariates"), compiler_options=FAST_TO_COMPILE)
+def _worlds(
+    program: GenerativeProgram, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates
+) -> dict[str, Array]:
+    """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
+    label = () if program.label is None else (program.label,)
+
+    def of_world(key: Any, known: Arrays) -> dict[str, Array]:
+        trace = sites_of(handlers.substitute(program.unchanged_function, data=known), n, covariates.values, key)
+        return {name: trace[name]["value"] for name in (*program.latents, *program.attributes, *label)}
+
+    return jax.vmap(of_world)(keys, latents)
+
+
+def _joined(values: Shaped[np.ndarray, "worlds ..."], site: Site) -> Shaped[np.ndarray, "..."]:
+    """The rows of all worlds along the instance axis of a site."""
+    apart = np.moveaxis(values, 0, site.position)
+    return apart.reshape(*apart.shape[: site.position], -1, *apart.shape[site.position + 2 :])
 
 
 def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:

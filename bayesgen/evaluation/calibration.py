@@ -1,0 +1,475 @@
+"""`calibrate`: simulation-based calibration, which shows that posteriors are right."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import jax
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from bayesgen.data import Rows, Schema, joined_rows, read_table
+from bayesgen.describe import described, quote_some
+from bayesgen.errors import (
+    BayesgenWarning,
+    DataError,
+    FitError,
+    LabelSwitchingWarning,
+    ModelError,
+    check_whole,
+    keywords_stated,
+    warn,
+)
+from bayesgen.fitting import Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
+from bayesgen.posteriors import Draws, Entries, chains_joined
+from bayesgen.prediction import BMA
+from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, log_joint_draws, read_rows
+from bayesgen.records import by_content
+from bayesgen.runtime import as_key, chunks, generator, pad
+from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
+
+from .uniformity import band, counts_below, ecdf_test, grid, normal_scores_test, rejected_by_holm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEVEL = 0.01  # probability of rejecting any line of the table where all posteriors are right
+MOST_DRAWS = 99  # among which the truth is ranked
+FITS_AT_ONCE = 256  # whose draws are in memory together
+TESTS = {"ECDF band": ecdf_test, "chi-square of normal scores": normal_scores_test}
+HELD_OUT = "held-out row"
+
+
+@by_content
+class Calibration:
+    """The place of true processes among draws from the posteriors given data that they made.
+
+    Attributes:
+        fractions: quantity -> (simulations,), (rank + u) / (draws + 1) with u uniform: uniform where posteriors are
+            right.
+        num_draws: number of draws of each simulation, thinned to near independence.
+        config: model, method and the arguments of `calibrate`.
+    """
+
+    fractions: dict[str, Float[np.ndarray, " simulations"]]
+    num_draws: Int[np.ndarray, " simulations"]
+    config: Mapping[str, Any]
+
+    @property
+    def ranks(self) -> dict[str, Int[np.ndarray, " simulations"]]:
+        """Quantity -> number of draws below the truth, 0 to `num_draws`; ties are broken at random."""
+        return {
+            name: np.floor(values * (self.num_draws + 1)).astype(np.int64) for name, values in self.fractions.items()
+        }
+
+    @functools.cached_property
+    def table(self) -> pd.DataFrame:
+        """A line for each quantity and test: quantity, test, statistic, p_value, and whether it passed.
+
+        A line has not passed where it is rejected at 0.01 after Holm's correction for all lines.
+        """
+        lines = [
+            (name, test, *statistic_of(values))
+            for name, values in self.fractions.items()
+            for test, statistic_of in TESTS.items()
+        ]
+        table = pd.DataFrame(lines, columns=["quantity", "test", "statistic", "p_value"])
+        return table.assign(passed=~rejected_by_holm(table["p_value"].to_numpy(), LEVEL))
+
+    @property
+    def passed(self) -> bool:
+        """Whether all lines of the table passed."""
+        return bool(self.table["passed"].all())
+
+    def __repr__(self) -> str:
+        worst = self.table.iloc[int(self.table["p_value"].argmin())]
+        failed = self.table.loc[~self.table["passed"], "quantity"].unique().tolist()
+        lines = {
+            "method": str(self.config["method"]),
+            "quantities": str(len(self.fractions)),
+            "draws a simulation": f"{self.num_draws.min()} to {self.num_draws.max()}",
+            "smallest p-value": f"{worst['p_value']:.2g}, {worst['quantity']}, {worst['test']}",
+            "not uniform": quote_some(failed) if failed else None,
+            "next": "result.table, result.passed, result.plot()",
+        }
+        return described(f"Calibration by {len(self.num_draws)} simulations", lines)
+
+    def to_json(self) -> str:
+        """The table and the configuration as strict JSON."""
+        lines = self.table.astype(object).to_dict("records")
+        content = {"config": dict(self.config), "passed": self.passed, "tests": lines}
+        return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Empirical distribution functions of the ranks minus that of uniform ones. Needs matplotlib.
+
+        The band holds the whole curve of one quantity with probability 0.95; curves that failed a test have names.
+        """
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots() if ax is None else ax
+        num_simulations, failed = len(self.num_draws), set(self.table.loc[~self.table["passed"], "quantity"])
+        points = grid(num_simulations)
+        low, high = band(num_simulations, 0.95)
+        axes.fill_between(points, low - points, high - points, color="0.9", step="mid", label="95 % of right curves")
+        for name, values in self.fractions.items():
+            style: dict[str, Any] = {"label": name} if name in failed else {"color": "0.5", "linewidth": 0.8}
+            axes.plot(points, counts_below(values) / num_simulations - points, **style)
+        axes.set_xlabel("fraction of posterior draws below the truth")
+        axes.set_ylabel("ECDF minus uniform")
+        axes.legend()
+        return axes
+
+
+Latents: TypeAlias = dict[str, Shaped[np.ndarray, "simulations ..."]]
+Quantities: TypeAlias = dict[str, Float[np.ndarray, "simulations ..."]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is calibrated: a model whose prior is known, for n rows with certain covariates and missing cells.
+
+    Attributes:
+        model: the model, with its choices made.
+        schema: of the data, with the scale of the prior.
+        program: that makes the data and is fitted.
+        num_rows: of a simulated data set.
+        covariates: name -> (n, ...) or one number.
+        mask: site -> (n, ...), where cells or labels are observed.
+    """
+
+    model: ConcreteModel
+    schema: Schema
+    program: GenerativeProgram
+    num_rows: int
+    covariates: Mapping[str, Any]
+    mask: Mapping[str, Bool[np.ndarray, "n ..."]]
+
+    @property
+    def names_processes(self) -> bool:
+        """Whether parameters mean the same in all draws: neither components nor hidden states may be swapped."""
+        hidden = any(likelihood.has_symmetries for _, likelihood in self.program.plan.compressed)
+        return not hidden and (self.model.has_labels or self.program.label is None)
+
+    def simulated(
+        self, world: GenerativeProgram, num_worlds: int, key: PRNGKeyArray, latents: Latents | None = None
+    ) -> tuple[Latents, Rows]:
+        """Processes of a world, from its prior unless they are given, and n + 1 rows of each, one after another.
+
+        Cells and labels of the first n rows are missing as the mask says. Covariates of the last row are those of the
+        first.
+        """
+        given = {
+            name: np.concatenate([value, value[:1]]) if np.ndim(value) else value
+            for name, value in self.covariates.items()
+        }
+        size = self.num_rows + 1
+        known, sites = world.simulate_many(size, num_worlds, seed=key, latents=latents, **given)
+        improper = [name for name, values in known.items() if not np.isfinite(values).all()]
+        if improper:
+            raise ModelError(
+                f"The prior of {quote_some(improper)} is improper, or too wide to be drawn from. State a proper prior, "
+                "or draw processes from the posterior of a fit: around='posterior'."
+            )
+        codes = None if world.label is None else sites.pop(world.label).astype(np.int64)
+        if codes is not None and not self.model.has_labels:
+            codes = np.full_like(codes, -1)
+        for name, of_rows in self.mask.items():
+            observed = np.concatenate([of_rows, np.ones_like(of_rows[:1])])
+            everywhere = np.concatenate([observed] * num_worlds)
+            if name == world.label:
+                codes = np.where(everywhere, np.asarray(codes), -1)
+            else:
+                sites[name] = np.where(everywhere, sites[name], np.nan)
+        response = sites.pop(self.program.response_site) if self.program.response_site is not None else None
+        return known, dataclasses.replace(read_rows(self.program, read_table(sites, response)), labels=codes)
+
+    def summaries(self, rows: Rows, num_worlds: int) -> list[Summaries]:
+        """Summaries of the first n rows of each world."""
+        places = np.arange(num_worlds)[:, None] * (self.num_rows + 1) + np.arange(self.num_rows)
+        sets = SetsOfRows(self.model, self.schema, rows, places, np.ones(places.shape))
+        return [sets.summaries(index) for index in range(num_worlds)]
+
+    def quantities(self, program: GenerativeProgram, latents: Latents, rows: Rows) -> dict[str, np.ndarray]:
+        """Quantities of some processes, (draws,), that depend on the rows: n of training and a held-out one."""
+        table = log_joint_draws(program, latents, dataclasses.replace(rows, labels=None))
+        own = special.logsumexp(table, axis=2)
+        if rows.labels is None or program.label is None:
+            found = {} if self.model.response is not None else {f"log density of a {HELD_OUT}": own[:, -1]}
+            return {"joint log-likelihood": own[:, :-1].sum(1), **found}
+        codes = np.asarray(rows.codes)
+        of_label = np.take_along_axis(table, codes[None, :, None].clip(0), axis=2)[..., 0]
+        joint = np.where(codes >= 0, of_label, own)[:, :-1].sum(1)
+        if not self.model.has_labels:
+            return {"joint log-likelihood": joint, f"log density of a {HELD_OUT}": own[:, -1]}
+        others = np.where(np.arange(table.shape[2]) == codes[-1], -np.inf, table[:, -1])
+        log_odds = of_label[:, -1] - special.logsumexp(others, axis=1)  # keeps digits where probabilities are near 1
+        return {"joint log-likelihood": joint, f"class probability of a {HELD_OUT}": log_odds}
+
+
+@keywords_stated
+def calibrate(
+    model: "Recipe | Fit",
+    *,
+    method: Method,
+    n: int,
+    simulations: int,
+    around: Literal["prior", "posterior"] = "prior",
+    simulate: "GenerativeProgram | Fit | None" = None,
+    covariates: Mapping[str, Any] | None = None,
+    mask: Mapping[str, Any] | None = None,
+    schema: Schema | None = None,
+    seed: Seed = 0,
+    progress: bool | None = None,
+) -> Calibration:
+    """Check posteriors by simulation: where they are right, a true process is like a draw given the data that it made.
+
+    Each simulation draws a process from the prior and n rows from the process, fits them under that prior, and ranks
+    the true value of each parameter, of the joint log-likelihood of the rows, and of the class probability of a
+    held-out row, among posterior draws. The held-out row is made by a further draw, so that it tells nothing of the
+    true process. Of models without labels its density is ranked; of a number y, made by the true process, its place
+    among draws of p(y | x, training rows). Parameters of components or hidden states without names are not ranked.
+    Draws of chains are thinned to half their bulk effective sample size.
+
+    Args:
+        model: a program; a `Fit`, whose prior and schema are held; or a model with every hyperparameter, and schema.
+        method: `Exact()` or `NUTS()`; point estimates have no draws.
+        n: rows of each simulation.
+        simulations: how many data sets are simulated.
+        around: "posterior" draws processes from the posterior of an exact `Fit`, whose rows are then learned together
+            with the simulated ones: calibration where the user's data are.
+        simulate: another program, or the fit of another model, whose prior makes processes and data: a world that the
+            model gets wrong. Sites and latents of equal names are compared.
+        covariates: name -> (n, ...), or one number for all rows, the same in all simulations.
+        mask: site, or label site -> (n, ...), False where a cell or label is missing.
+        schema: of a model that is no fit and no program: columns, kinds and classes.
+        seed: integer or JAX key.
+        progress: as `fit_many` takes it.
+
+    Raises:
+        FitError: point estimates; a simulated data set that cannot be fitted.
+        ModelError: a model whose prior is resolved from data.
+
+    Sources: Talts et al. (2018), Validating Bayesian inference algorithms with simulation-based calibration; Modrák et
+    al. (2023), Simulation-based calibration checking for Bayesian computation, for ranks of functions of the data.
+
+    >>> import bayesgen as bg
+    >>> fit = bg.fit(bg.NaiveBayes(bg.BetaBernoulli()), [[0], [1], [1], [0]], list("abba"), method=bg.Exact())
+    >>> result = bg.calibrate(fit, method=bg.Exact(), n=20, simulations=100)
+    >>> result.passed, sorted(result.ranks)[0]
+    (True, 'binary_probs[0, 0]')
+    """
+    check_whole("calibrate: n", n, 1, DataError)
+    check_whole("calibrate: simulations", simulations, 2, DataError)
+    if not isinstance(method, Method) or not method.gives_draws:
+        raise FitError(
+            f"calibrate ranks true values among posterior draws, and {type(method).__name__}() gives none. Use Exact() "
+            "or NUTS()."
+        )
+    target = _target(model, schema, int(n), covariates or {}, mask or {})
+    keys = jax.random.split(as_key(seed), 6)
+    world, start, learned = _world(target, model, around, simulate, simulations, keys[0])
+    truth, rows = target.simulated(world, simulations, keys[1], start)
+    data = target.summaries(rows, simulations)
+    data = data if learned is None else [learned + simulated for simulated in data]
+    parts = []
+    for part in chunks(simulations, FITS_AT_ONCE):
+        seed_of_part = jax.random.fold_in(keys[2], part.start)
+        with _one_warning_of_each_kind(simulations):
+            batch = fit_many(target.model, data[part], method=method, seed=seed_of_part, progress=progress)
+        parts.append(_posterior_draws(batch, target, rows, part, keys[3]))
+    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+    others = target.simulated(target.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()})
+    true_values, values = _values(target, world, truth, draws, rows, others[1])
+    if numbers is not None:
+        true_values[f"number of a {HELD_OUT}"], values[f"number of a {HELD_OUT}"] = numbers[:, 0], numbers[:, 1:]
+    rng = generator(keys[5])
+    stated = {"model": model, "method": method, "simulate": simulate}
+    return Calibration(
+        {name: _fractions(true_values[name], values[name], num_draws, rng) for name in true_values},
+        num_draws,
+        {name: None if value is None else repr(value) for name, value in stated.items()}
+        | {"n": target.num_rows, "simulations": int(simulations), "around": around, "mask": sorted(target.mask)},
+    )
+
+
+def _target(
+    model: Any, schema: Schema | None, num_rows: int, covariates: Mapping[str, Any], mask: Mapping[str, Any]
+) -> Target:
+    """The model with its prior, and the arguments for n rows, checked."""
+    if isinstance(model, Fit):
+        concrete, schema, program = model.concrete, model.schema, model.program
+    elif isinstance(model, GenerativeProgram):
+        columns = {name: value if np.ndim(value) else np.full(num_rows, value) for name, value in covariates.items()}
+        table: dict[str, Any] = {"row": np.arange(num_rows), **columns}
+        schema = model.infer_schema(read_table(table), None, schema or Schema())
+        concrete = model.concrete(schema)
+        program = concrete.bind(schema)
+    elif isinstance(model, Recipe):
+        concrete, schema = _with_stated_prior(model, schema)
+        program = concrete.bind(schema)
+    else:
+        raise ModelError(f"calibrate takes a program, a Fit, or a model and its schema, got {model!r}.")
+    known = {name: np.asarray(observed, bool) for name, observed in mask.items()}
+    shapes = {name: (num_rows, *site.row_shape) for name, site in program.structure.attributes}
+    shapes |= {} if program.label is None else {program.label: (num_rows,)}
+    for name, observed in known.items():
+        if name not in shapes or observed.shape != shapes[name]:
+            raise DataError(
+                f"mask has {name!r} of the shape {observed.shape}; it takes sites, True where observed: {shapes}."
+            )
+    return Target(concrete, schema, program, num_rows, covariates, known)
+
+
+def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteModel, Schema]:
+    """A model all of whose hyperparameters are stated, and its schema with a scale that they do not depend on.
+
+    Raises:
+        ModelError: a hyperparameter that is resolved from the scale of data.
+    """
+    if schema is None or schema.columns is None:
+        raise ModelError(
+            f"calibrate has to know the columns of {type(model).__name__}: give schema=Schema.infer(X, y), or a Fit, "
+            "which has its schema and its prior."
+        )
+    concrete, ones = model.concrete(schema), np.ones(len(schema.columns))
+    scaled = [with_moments(schema, (center * ones, scale * ones, center, scale)) for center, scale in ((0, 1), (2, 4))]
+    pairs = zip(*(concrete.conjugate(each).families() for each in scaled), strict=True)
+    unknown = [name for (name, family), (_, other) in pairs if family != other]
+    if unknown:
+        raise ModelError(
+            f"The prior of {quote_some(unknown)} is resolved from data, which calibrate does not have: state every "
+            "hyperparameter, or give a Fit, which holds its prior."
+        )
+    return concrete, scaled[0]
+
+
+def _world(
+    target: Target, model: Any, around: str, simulate: Any, num_worlds: int, key: PRNGKeyArray
+) -> tuple[GenerativeProgram, Latents | None, Summaries | None]:
+    """The program that makes data, the processes if they are known, and the data learned besides."""
+    if around not in ("prior", "posterior") or (around == "posterior" and simulate is not None):
+        raise DataError("around is 'prior', or 'posterior' without simulate=.")
+    if simulate is not None:
+        world = simulate.program if isinstance(simulate, Fit) else simulate
+        if not isinstance(world, GenerativeProgram):
+            raise ModelError(f"simulate takes a GenerativeProgram or a Fit, got {simulate!r}.")
+        sites = [sorted({*program.attributes} | {str(program.label)}) for program in (world, target.program)]
+        if sites[0] != sites[1]:
+            raise ModelError(
+                f"simulate makes the sites {sites[0]}, and the model has {sites[1]}: they have to be equal."
+            )
+        return world, None, None
+    if around == "prior":
+        return target.program, None, None
+    if not isinstance(model, Fit) or not model.posterior.can("draws") or model.summaries is None:
+        raise ModelError("around='posterior' takes a Fit by Exact(), which has draws and keeps its data.")
+    latents = chains_joined(model.posterior.draws(num_worlds, key))
+    return target.program, latents, dataclasses.replace(model.summaries, schema=model.schema)
+
+
+@contextlib.contextmanager
+def _one_warning_of_each_kind(num_worlds: int) -> Iterator[None]:
+    """A block whose warnings are shown once for each category, with their number."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    found: dict[type[BayesgenWarning], list[str]] = {}
+    for warning in caught:
+        if not issubclass(warning.category, BayesgenWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif not issubclass(warning.category, LabelSwitchingWarning):  # parameters without names are not ranked
+            found.setdefault(warning.category, []).append(str(warning.message))
+    for category, messages in found.items():
+        more = f" ({len(messages)} such warnings of {num_worlds} simulations.)" if len(messages) > 1 else ""
+        warn(messages[0] + more, category)
+
+
+def _posterior_draws(
+    batch: FitBatch, target: Target, rows: Rows, part: slice, key: PRNGKeyArray
+) -> tuple[Latents, Int[np.ndarray, " sets"], Float[np.ndarray, "sets ..."] | None]:
+    """Nearly independent draws of each fit, one more than `MOST_DRAWS`, and how many of these differ.
+
+    The first is to make the held-out row. Of a number, the held-out one and draws from its predictive.
+    """
+    for index, refusal in batch.refused.items():
+        raise FitError(f"Simulated data set {part.start + index}, and {len(batch.refused) - 1} more: {refusal}")
+    latents, num_draws, numbers = [], [], []
+    response = target.model.response
+    for index, fit in enumerate(batch, part.start):
+        own_key = jax.random.fold_in(key, index)
+        draws, wanted = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key)), MOST_DRAWS
+        total = len(next(iter(draws.values())))
+        if isinstance(fit.posterior, Draws):
+            sizes = Entries.of(fit.posterior.diagnosed).sizes
+            wanted = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
+        places = np.linspace(0, total - 1, wanted + 1).round().astype(int)
+        latents.append({name: pad(values[places], MOST_DRAWS + 1) for name, values in draws.items()})
+        num_draws.append(wanted)
+        if response is not None:
+            row = rows.take([(index + 1) * (target.num_rows + 1) - 1])
+            answer = BMA().respond(fit, response.without(row)).draws(MOST_DRAWS, seed=own_key)
+            numbers.append(np.append(response.values(row), answer))
+    stacked = {name: np.stack([each[name] for each in latents]) for name in target.program.latents}
+    return stacked, np.array(num_draws), np.stack(numbers) if numbers else None
+
+
+def _values(
+    target: Target, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, others: Rows
+) -> tuple[Quantities, Quantities]:
+    """Quantity -> its true value in each simulation, and those of the draws, (simulations, draws)."""
+    true_values, values = _of_parameters(target, world, truth, draws)
+    is_same, size = world == target.program, target.num_rows + 1
+    for index in range(len(next(iter(draws.values())))):
+        last = (index + 1) * size - 1
+        own = joined_rows([rows.take(slice(index * size, last)), others.take([last])])
+        of_truth = {name: value[index : index + 1] for name, value in truth.items()}
+        of_draws = {name: value[index, 1:] for name, value in draws.items()}
+        if is_same:
+            both = {name: np.concatenate([of_truth[name], of_draws[name]]) for name in of_draws}
+            found = target.quantities(world, both, own)
+        else:
+            parts = target.quantities(world, of_truth, own), target.quantities(target.program, of_draws, own)
+            found = {name: np.concatenate([part[name] for part in parts]) for name in parts[1]}
+        for name, of_all in found.items():
+            true_values.setdefault(name, []).append(of_all[0])
+            values.setdefault(name, []).append(of_all[1:])
+    return {k: np.asarray(v) for k, v in true_values.items()}, {k: np.asarray(v) for k, v in values.items()}
+
+
+def _of_parameters(target: Target, world: GenerativeProgram, truth: Latents, draws: Latents) -> tuple[Any, Any]:
+    """The entries of the parameters that vary, each once; none where names of components may be swapped."""
+    if not target.names_processes:
+        return {}, {}
+    true_values, values = {}, {}
+    known, found = world.parameters_of(truth), target.program.parameters_of(draws)
+    for name, of_draws in found.items():
+        if name not in known or known[name].shape[1:] != of_draws.shape[2:]:
+            continue
+        flat = known[name].reshape(len(known[name]), -1)
+        moving = np.flatnonzero(np.ptp(flat, axis=0) > 0)
+        moving = moving[np.sort(np.unique(flat[:, moving], axis=1, return_index=True)[1])]
+        for place in moving:
+            index = [int(at) for at in np.unravel_index(place, of_draws.shape[2:])]
+            entry = f"{name}{index}" if index else name
+            true_values[entry] = flat[:, place]
+            values[entry] = of_draws[:, 1:].reshape(*of_draws[:, 1:].shape[:2], -1)[..., place]
+    return true_values, values
+
+
+def _fractions(
+    truth: Float[np.ndarray, " simulations"],
+    draws: Float[np.ndarray, "simulations draws"],
+    num_draws: Int[np.ndarray, " simulations"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, " simulations"]:
+    """(rank + u) / (draws + 1) of true values among the first `num_draws` draws, ties broken at random."""
+    counts = np.arange(draws.shape[1]) < num_draws[:, None]
+    below = (counts & (draws < truth[:, None])).sum(1)
+    equal = (counts & (draws == truth[:, None])).sum(1)
+    return (below + rng.integers(0, equal + 1) + rng.uniform(size=len(truth))) / (num_draws + 1)
