@@ -96,7 +96,7 @@ def learning_curves(study: Study) -> "Figure":
 
 def _draw_curves(panel: "Axes", curves: pd.DataFrame, column: str, error: str, two_step: set[tuple[str, str]]) -> None:
     """A column of a study's summary by size, a curve for each answer, with bands of its error."""
-    lowest = _lowest(curves[column].to_numpy(float))
+    lowest, highest = _limits(curves, column, error)
     lines = {color: itertools.cycle(LINES) for color in (ONE_STEP, TWO_STEP, "black")}
     sizes = list(curves["size"].unique())
     for (model, method, rule), curve in curves.groupby(["model", "method", "rule"], sort=False):
@@ -115,17 +115,21 @@ def _draw_curves(panel: "Axes", curves: pd.DataFrame, column: str, error: str, t
     panel.set_xscale("log")
     panel.set_xticks(sizes, [str(size) for size in sizes])
     panel.minorticks_off()
-    panel.set_ylim(bottom=lowest if np.isfinite(lowest) else None)
+    panel.set_ylim(lowest, highest)
 
 
-def _lowest(values: "np.ndarray") -> float:
-    """The bottom of a panel: minus infinity where all values can be shown, else what leaves the others readable."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return -np.inf
-    middle, top = np.median(finite), finite.max()
-    bottom = middle - 4 * max(top - middle, 0.01)
-    return float(bottom) if finite.min() < bottom else -np.inf
+def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float]:
+    """The ends of a panel: it holds at each size half of the answers, those that are far below them perhaps not."""
+    values = curves[column].fillna(-np.inf)
+    medians = values.groupby(curves["size"]).median().replace(-np.inf, np.nan)
+    top, middle = values.max(), medians.min()
+    if not np.isfinite([top, middle]).all():
+        return -1.0, 1.0
+    bottom = max(middle - 0.5 * (top - middle), values[np.isfinite(values)].min())
+    shown = curves[values >= bottom]
+    highest = (shown[column] + shown[error].fillna(0.0)).max()
+    margin = 0.05 * max(highest - bottom, 0.01)
+    return float(bottom - margin), float(highest + margin)
 
 
 def save(figure: "Figure", path: Path) -> None:
