@@ -9,8 +9,6 @@ Distances of good and of missed attempts that are normal with one variance make 
 Generative training learns these two normals, and what follows for the curve follows. Discriminative training takes the
 same model and looks for the curve under which the results are most probable, which is logistic regression: it does not
 care how far the distances are from normal. The one-step answer averages over the normals that may have made the data.
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

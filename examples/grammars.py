@@ -13,8 +13,6 @@ them from the posterior, trees being summed out; then either the draws are avera
 probabilities predicts (plug-in), or the predictions of all draws are (BMA). For one draw of
 2, 5 and 12 strings of each class the average was ahead by 0.003 to 0.004 in log score: what strings can be tells these
 grammars apart more than how probable they are does, so that there is little to average over.
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

@@ -12,8 +12,6 @@ takes a hundred draws of the data to show.
 The one-step answer averages over all processes that may have made the data: of the labelled rows alone (`Exact`), or
 of all rows (`NUTS`). Its model is as wrong, and labels alone are too few; yet averaging over all rows does not fall for
 one way to cluster them.
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

@@ -29,8 +29,6 @@ stacking is best from any number of messages.
 
 The second row of panels is drawn where the file of the SMS Spam Collection (Almeida, Gómez Hidalgo and Yamakami 2011)
 is given: lines of label, tab, text.
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

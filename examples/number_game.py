@@ -11,8 +11,6 @@ of generalization patterns in the number game, doi 10.5334/jopd.19), it learns n
 together and tells how well the two answers go with what people say:
 
     python examples/number_game.py --people numbergame_human.tsv
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

@@ -14,8 +14,6 @@ less. For the wine it always helps; and in text messages it finds spam from ten 
 
 The wine and the digits come with scikit-learn. The third panel is drawn where the file of the SMS Spam Collection
 (Almeida, Gómez Hidalgo and Yamakami 2011) is given: lines of label, tab, text.
-
-Needs matplotlib for the figure: pip install "bayesgen[plots]".
 """
 
 import argparse

@@ -46,6 +46,13 @@ def _split_methods(values: list[str]) -> list[str]:
     return [name for name in MethodName if name in names]
 
 
+def _split_sizes(value: str) -> str:
+    """Comma-separated positive whole numbers, checked."""
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in value.split(",")):
+        raise typer.BadParameter(f"{value!r} has to be numbers such as 5,10,20.")
+    return value
+
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -136,10 +143,30 @@ Out = Annotated[
     typer.Option(
         file_okay=False,
         metavar="FOLDER",
-        help="Write result.json, table.csv, predictions.csv and config.json there; for a regression also coverage.png, "
-        "where matplotlib is installed.",
+        help="Write result.json, table.csv, predictions.csv and config.json there; for a regression also coverage.png.",
     ),
 ]
+
+
+def _check_models(
+    task: TaskName,
+    model: list[ModelName] | None,
+    covariance: CovarianceName | None,
+    bins: int | None,
+    of_classes: dict[str, object],
+) -> None:
+    """Refuse options of models, or of classes, that do not go together."""
+    others = [name for name in model or () if name not in MODELS_OF[task]]
+    if others:
+        raise typer.BadParameter(f"{others[0]} is not a model for {task}: take one of {', '.join(MODELS_OF[task])}.")
+    of_classes = {**of_classes, "--covariance": covariance, "--bins": bins}
+    given = [option for option, value in of_classes.items() if value is not None]
+    if task is TaskName.REGRESSION and given:
+        raise typer.BadParameter(f"{given[0]} is an option for classes, and --task regression has none.")
+    if covariance is not None and model is not None and ModelName.GDA not in model:
+        raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
+    if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
+        raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
 
 
 @app.command("compare")
@@ -166,17 +193,7 @@ def compare_command(
         raise typer.BadParameter("--per-class determines the test rows: leave --test-size out.")
     if test_size is not None and not 0 < test_size < 1:
         raise typer.BadParameter("--test-size is a share, between 0 and 1.")
-    others = [name for name in model or () if name not in MODELS_OF[task]]
-    if others:
-        raise typer.BadParameter(f"{others[0]} is not a model for {task}: take one of {', '.join(MODELS_OF[task])}.")
-    of_classes = {"--per-class": per_class, "--sequence": sequence or None, "--covariance": covariance, "--bins": bins}
-    given = [option for option, value in of_classes.items() if value is not None]
-    if task is TaskName.REGRESSION and given:
-        raise typer.BadParameter(f"{given[0]} is an option for classes, and --task regression has none.")
-    if covariance is not None and model is not None and ModelName.GDA not in model:
-        raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
-    if bins is not None and model is not None and not {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE} & {*model}:
-        raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
+    _check_models(task, model, covariance, bins, {"--per-class": per_class, "--sequence": sequence or None})
     from .commands import CompareOptions, run_compare
 
     options = CompareOptions(
@@ -196,3 +213,65 @@ def compare_command(
         unknown=unknown,
     )
     raise typer.Exit(run_compare(options, as_json=json, out=out))
+
+
+Sizes = Annotated[
+    str,
+    typer.Option(
+        callback=_split_sizes,
+        metavar="N,N,...",
+        help="Numbers of training rows of each class; of all rows together for numbers.",
+    ),
+]
+Repeats = Annotated[int, typer.Option(min=1, metavar="N", help="Training sets of each size.")]
+OutOfStudy = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        metavar="FOLDER",
+        help="Write config.json, table.csv, summary.csv and study.png there, and the finished parts, in units: a study "
+        "that was stopped goes on there.",
+    ),
+]
+
+
+@app.command("study")
+def study_command(
+    data: Data = "iris",
+    target: TargetColumn = None,
+    drop: Drop = None,
+    sequence: Sequences = None,
+    task: TaskOption = TaskName.CLASSIFICATION,
+    missing: Missing = None,
+    unknown: Unknown = None,
+    model: Models = None,
+    covariance: Covariance = None,
+    bins: Bins = None,
+    sizes: Sizes = "5,10,20",
+    repeats: Repeats = 50,
+    methods: Methods = ["mle,map,exact"],  # noqa: B006 - Typer reads it, nobody changes it
+    seed: SeedOption = 0,
+    json: AsJson = False,
+    out: OutOfStudy = None,
+) -> None:
+    """Compare both answers over many random training sets of several sizes; other rows of DATA are the test rows."""
+    _check_models(task, model, covariance, bins, {"--sequence": sequence or None})
+    from .commands import StudyOptions, run_study
+
+    options = StudyOptions(
+        data=data,
+        target=target,
+        drop=tuple(dict.fromkeys(drop or ())),
+        sequences=tuple(dict.fromkeys(sequence or ())),
+        task=task,
+        models=None if model is None else tuple(dict.fromkeys(model)),
+        covariance=covariance,
+        bins=bins,
+        methods=tuple(methods),
+        seed=seed,
+        missing=tuple(dict.fromkeys(missing or ())),
+        unknown=unknown,
+        sizes=tuple(map(int, sizes.split(","))),
+        repeats=repeats,
+    )
+    raise typer.Exit(run_study(options, as_json=json, out=out))

@@ -1,6 +1,7 @@
 """The work of the commands: options become objects, results become tables and files."""
 
 import abc
+import functools
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -26,7 +27,7 @@ from bayesgen.averaging import average
 from bayesgen.data import DATASET_NAMES, Dataset, ResponseColumn, Schema, Split, load_dataset
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn
-from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, compare
+from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, study
 from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import (
     GaussianDiscriminant,
@@ -37,13 +38,14 @@ from bayesgen.models import (
 )
 from bayesgen.report import (
     ColumnAsRead,
-    can_draw,
     can_encode,
     column_table,
     columns_as_read,
     coverage_figure,
+    learning_curves,
     save,
     show,
+    show_study,
 )
 from bayesgen.runtime import interruptibly
 
@@ -69,10 +71,17 @@ class CompareOptions:
     seed: int = 0
     missing: tuple[str, ...] = ()
     unknown: str | None = None
+    command: ClassVar[str] = "compare"
 
     def command_line(self) -> str:
         """The command with these options."""
-        named: dict[str, Sequence[object]] = {
+        pairs = ((option, str(value)) for option, values in self.named.items() for value in values if value is not None)
+        return shlex.join(["bayesgen", self.command, self.data, *(word for pair in pairs for word in pair)])
+
+    @property
+    def named(self) -> dict[str, Sequence[object]]:
+        """The values of the options by name."""
+        return {
             "--target": [self.target],
             "--drop": self.drop,
             "--sequence": self.sequences,
@@ -87,10 +96,23 @@ class CompareOptions:
             "--methods": [",".join(self.methods)],
             "--seed": [self.seed],
         }
-        pairs = ((option, str(value)) for option, values in named.items() for value in values if value is not None)
-        return shlex.join(["bayesgen", "compare", self.data, *(word for pair in pairs for word in pair)])
 
 
+@dataclass(frozen=True)
+class StudyOptions(CompareOptions):
+    """The options of `bayesgen study`, as given; None means the default. The test rows are those not learned from."""
+
+    sizes: tuple[int, ...] = (5, 10, 20)
+    repeats: int = 50
+    command: ClassVar[str] = "study"
+
+    @property
+    def named(self) -> dict[str, Sequence[object]]:
+        own: dict[str, Sequence[object]] = {"--sizes": [",".join(map(str, self.sizes))], "--repeats": [self.repeats]}
+        return super().named | own
+
+
+Options = TypeVar("Options", bound=CompareOptions)
 AVERAGED = (CovarianceName.FULL, CovarianceName.TIED, CovarianceName.DIAG, CovarianceName.SPHERICAL)
 MODELS: Mapping[str, Callable[[CompareOptions, Dataset], Any]] = {
     ModelName.NAIVE_BAYES: lambda options, dataset: NaiveBayes(_families(options)),
@@ -262,9 +284,6 @@ class RegressionTask(Task):
         return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        if not can_draw():
-            warn('No coverage.png is drawn without matplotlib: pip install "bayesgen[plots]".')
-            return {}
         return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
 
 
@@ -276,33 +295,98 @@ TASKS: Mapping[str, Task] = {
 
 def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> int:
     """Run `bayesgen compare` and return its exit status: 0, or 1 where data or models were refused."""
+
+    def write(result: tuple[Comparison, str, list[ColumnAsRead]], folder: Path) -> None:
+        _write(_files_of_comparison(result[0], TASKS[options.task]), folder)
+
+    def show_result(result: tuple[Comparison, str, list[ColumnAsRead]]) -> None:
+        comparison, title, columns = result
+        show(comparison, title, Console(), column_table(columns))
+
+    return _run(lambda: _compare(options), lambda result: result[0], write, show_result, as_json, out)
+
+
+def run_study(options: StudyOptions, *, as_json: bool, out: Path | None) -> int:
+    """Run `bayesgen study` and return its exit status: 0, or 1 where data or models were refused."""
+    title = f"{Path(options.data).name}: {options.repeats} training sets of each size, seed {options.seed}"
+    return _run(
+        lambda: _study(options, out),
+        lambda result: result,
+        lambda result, folder: _write(_files_of_study(result), folder),
+        lambda result: show_study(result, title, Console()),
+        as_json,
+        out,
+    )
+
+
+Result = TypeVar("Result")
+
+
+def _run(
+    work: Callable[[], Result],
+    record: Callable[[Result], Comparison | Study],
+    write: Callable[[Result, Path], None],
+    show_result: Callable[[Result], None],
+    as_json: bool,
+    out: Path | None,
+) -> int:
+    """Do the work of a command, write its files, show its result; the exit status."""
     messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
     try:
         with ExitStack() as contexts:
             contexts.enter_context(_warnings_on(messages))
             if out is not None:
                 contexts.enter_context(_folder(out))
-            comparison, title, columns = interruptibly(lambda: _compare(options))
+            result = interruptibly(work)
             if out is not None:
-                _write(comparison, TASKS[options.task], out)
+                write(result, out)
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
     if as_json:
-        print(_json(comparison.to_dict(), sys.stdout.encoding))
+        print(_json(record(result).to_dict(), sys.stdout.encoding))
     else:
-        show(comparison, title, Console(), column_table(columns))
+        show_result(result)
         if out is not None:
             messages.print(f"The whole result is in {out}.", style="dim", markup=False)
     return 0
 
 
+def _pairs(options: CompareOptions) -> list[Pair]:
+    return [pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods]
+
+
+def _study(options: StudyOptions, out: Path | None) -> Study:
+    """The study; with a folder its units are kept there."""
+    dataset, task, options = _loaded(options)
+    for note in task.notes(options, dataset):
+        warn(note)
+    return study(
+        {name: MODELS[name](options, dataset) for name in options.models or ()},
+        dataset.X,
+        dataset.y,
+        sizes=options.sizes,
+        repeats=options.repeats,
+        pairs=_pairs(options),
+        schema=task.schema(options, dataset),
+        seed=options.seed,
+        out=out,
+    )
+
+
+def _loaded(options: Options) -> tuple[Dataset, Task, Options]:
+    """The data, the kind of prediction, and the options with their defaults, some of which depend on the data."""
+    dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
+    dataset, task = dataset.without(options.drop), TASKS[options.task]
+    models = options.models or task.default_models(options, dataset)
+    return dataset, task, replace(options, target=str(dataset.y.name), models=models)
+
+
 def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRead]]:
     """The comparison, its title, and how columns were read."""
-    dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
-    dataset = dataset.without(options.drop)
-    task = TASKS[options.task]
-    options = _with_defaults(options, task, dataset)
+    dataset, task, options = _loaded(options)
+    if options.per_class is None:
+        options = replace(options, test_size=options.test_size or TEST_SIZE)
     split = task.split(options, dataset)
     for note in task.notes(options, dataset):
         warn(note)
@@ -314,7 +398,7 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRea
         split.y_train,
         split.X_test,
         split.y_test,
-        methods=[pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods],
+        methods=_pairs(options),
         seed=options.seed,
         schema=schema,
     ).with_costs(split.X_test)
@@ -326,16 +410,6 @@ def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRea
         "columns": [asdict(column) for column in columns],
     }
     return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split), columns
-
-
-def _with_defaults(options: CompareOptions, task: Task, dataset: Dataset) -> CompareOptions:
-    """The options with defaults filled in, some of which depend on the data."""
-    return replace(
-        options,
-        target=str(dataset.y.name),
-        models=options.models or task.default_models(options, dataset),
-        test_size=options.test_size or (TEST_SIZE if options.per_class is None else None),
-    )
 
 
 def _title(options: CompareOptions, task: Task, split: Split) -> str:
@@ -362,19 +436,42 @@ def _folder(path: Path) -> Iterator[None]:
         yield
 
 
-def _write(comparison: Comparison, task: Task, folder: Path) -> None:
-    """Write all files to a temporary folder, then move them, so that no file is ever incomplete."""
+Files: TypeAlias = Mapping[str, Callable[[Path], object]]
+"""Name of a file -> function that writes the file."""
+
+
+def _files_of_comparison(comparison: Comparison, task: Task) -> Files:
     result = comparison.to_dict()
+    return {
+        "result.json": functools.partial(_write_json, result),
+        "config.json": functools.partial(_write_json, result["config"]),
+        "table.csv": functools.partial(comparison.table.to_csv, index=False),
+        "predictions.csv": functools.partial(comparison.predictions.to_csv, index=False),
+        **task.figures(comparison),
+    }
+
+
+def _files_of_study(result: Study) -> Files:
+    """The files beside config.json, which the study writes first."""
+    return {
+        "table.csv": functools.partial(result.table.to_csv, index=False),
+        "summary.csv": functools.partial(result.summary.to_csv, index=False),
+        "study.png": functools.partial(save, learning_curves(result)),
+    }
+
+
+def _write_json(content: Any, path: Path) -> None:
+    path.write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
+
+
+def _write(files: Files, folder: Path) -> None:
+    """Write all files to a temporary folder, then move them, so that no file is ever incomplete."""
     aside = folder / f".bayesgen-{uuid4().hex}"
     try:
         with undone_unless_finished(lambda: shutil.rmtree(aside, ignore_errors=True)):
             aside.mkdir()
-            for stem, content in (("result", result), ("config", result["config"])):
-                (aside / f"{stem}.json").write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
-            comparison.table.to_csv(aside / "table.csv", index=False)
-            comparison.predictions.to_csv(aside / "predictions.csv", index=False)
-            for file_name, draw in task.figures(comparison).items():
-                draw(aside / file_name)
+            for file_name, write in files.items():
+                write(aside / file_name)
             for file in aside.iterdir():
                 os.replace(file, folder / file.name)
             aside.rmdir()

@@ -4,6 +4,7 @@ from .answers import Answer
 from .calibration import Calibration, calibrate
 from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
+from .comparison import Pair as Pair
 from .leave_one_out import LeaveOneOut, leave_one_out
 from .prequential import Prequential, prequential
 from .study import TRUTH as TRUTH

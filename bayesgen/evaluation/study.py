@@ -62,11 +62,22 @@ class Study:
         """The names of the scores."""
         return [name for name in self.table.columns if name not in (*KEYS, "seconds", "refused")]
 
-    @property
-    def reference(self) -> tuple[str, str]:
-        """Method and rule from which differences are taken: the two-step MAP answer, or else the first pair."""
-        index = next((index for index, pair in enumerate(self.pairs) if is_map(pair)), 0)
-        return names_of(self.pairs)[index]
+    @functools.cached_property
+    def references(self) -> dict[str, tuple[str, str]]:
+        """Model -> method and rule from which differences are taken: two-step MAP, or else the first pair.
+
+        Pairs that are refused in all repeats are passed over. The truth of simulated worlds has the first model's.
+        """
+        names = names_of(self.pairs)
+        order = sorted(range(len(names)), key=lambda index: not is_map(self.pairs[index]))
+        known = self.table[self.table["refused"].isna()]
+        scored = set(known[PAIR].itertuples(index=False, name=None))
+        models = list(dict.fromkeys(self.table["model"]))
+        found = {
+            model: next((names[index] for index in order if (model, *names[index]) in scored), names[order[0]])
+            for model in models
+        }
+        return found | ({TRUTH: found[models[0]]} if TRUTH in found else {})
 
     @property
     def answers(self) -> list[tuple[str, str, str]]:
@@ -86,13 +97,16 @@ class Study:
         `repeats` counts the training sets that were scored, `refused` the others. Each score has its mean over repeats
         and, as `..._error`, the standard error of the mean. `difference` is the mean over repeats of the log score
         minus that of `reference` on the same training and test rows, and `standard_error` the error of that mean. The
-        reference is the two-step MAP answer of the same model where it is asked for, else the model's first pair;
-        for the truth of simulated worlds that of the first model.
+        reference is the two-step MAP answer of the same model where there is one, else the model's first pair; for the
+        truth of simulated worlds that of the first model.
         """
-        groups = {key: group.set_index("repeat") for key, group in self.table.groupby([*PAIR, "size"], sort=False)}
+        groups: dict[Any, pd.DataFrame] = {
+            key: group.set_index("repeat") for key, group in self.table.groupby([*PAIR, "size"], sort=False)
+        }
         rows = []
         for (model, method, rule, size), group in groups.items():
-            origin = (self.answers[0][0] if model == TRUTH else model, *self.reference)
+            of_pair = self.references[model]
+            origin = (self.answers[0][0] if model == TRUTH else model, *of_pair)
             scored = group[group["refused"].isna()]
             scores = scored["log_score"].to_numpy(float)
             reference = groups[*origin, size]["log_score"].reindex(scored.index).to_numpy(float)
@@ -109,7 +123,7 @@ class Study:
                 {"model": model, "method": method, "rule": rule, "size": size}
                 | {"repeats": len(scored), "refused": len(group) - len(scored)}
                 | means
-                | {"difference": difference, "standard_error": error, "reference": " + ".join(self.reference)}
+                | {"difference": difference, "standard_error": error, "reference": " + ".join(of_pair)}
             )
         return pd.DataFrame(rows)
 
@@ -155,7 +169,7 @@ class Study:
             "config": json.dumps(plain(self.config)),
             "versions": json.dumps(plain(self.versions)),
             "about_errors": self.about_errors,
-            "reference": " + ".join(self.reference),
+            "references": json.dumps({model: " + ".join(pair) for model, pair in self.references.items()}),
         }
         return tree
 
@@ -175,7 +189,7 @@ class Study:
             "refused": f"{count} rows: see study.table"
             if (count := int(self.table["refused"].notna().sum()))
             else None,
-            "differences": f"from {' + '.join(self.reference)}",
+            "differences": f"from {', '.join(dict.fromkeys(map(' + '.join, self.references.values())))}",
             "errors": self.about_errors,
             "next": "study.summary, study.table, study.plot(), study.to_datatree(), study.to_json()",
         }

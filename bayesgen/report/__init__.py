@@ -1,15 +1,14 @@
 """Comparisons in a terminal and as figures."""
 
 from .columns import ColumnAsRead, column_table, columns_as_read
-from .display import can_encode, show
-from .figures import LINES, ONE_STEP, TWO_STEP, can_draw, coverage_figure, learning_curves, save
+from .display import can_encode, show, show_study
+from .figures import LINES, ONE_STEP, TWO_STEP, coverage_figure, learning_curves, save
 
 __all__ = [
     "LINES",
     "ONE_STEP",
     "TWO_STEP",
     "ColumnAsRead",
-    "can_draw",
     "can_encode",
     "column_table",
     "columns_as_read",
@@ -17,4 +16,5 @@ __all__ = [
     "learning_curves",
     "save",
     "show",
+    "show_study",
 ]

@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesgen.describe import WIDTH
-from bayesgen.evaluation import Answer, Comparison, Metric, Scored, signed
+from bayesgen.evaluation import TRUTH, Answer, Comparison, Metric, Scored, Study, signed
 from bayesgen.typing import Float
 
 _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
+HEADLINES = ("accuracy", "log_score", "rmse", "crps")  # scores of a study on the screen
 BARS = "▁▂▃▄▅▆▇█"
 # in place of characters that an output cannot encode
 _ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
@@ -213,3 +214,22 @@ def _refusals(comparison: Comparison, model: str) -> Iterator[Text]:
     refused = [answer for answer in comparison.answers if answer.model == model and answer.refused]
     for method, message in dict.fromkeys((answer.method, answer.refused) for answer in refused):
         yield Text.assemble((f"{method} refused: ", "yellow"), str(message))
+
+
+def show_study(study: Study, title: str, console: Console) -> None:
+    """Print the means over repeats of every answer, by size, with their errors, and the paired differences."""
+    spell = spelling(console.encoding)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    metrics = [metric for metric in study.metrics if metric in HEADLINES]
+    heads = [metric.replace("_", " ") for metric in metrics]
+    for head in ("model", "answer", "size", *heads, "difference", "refused"):
+        table.add_column(Text(head), justify="left" if head in ("model", "answer") else "right")
+    for line in study.summary.to_dict("records"):
+        means = ["–" if math.isnan(line[metric]) else signed("{:.4f}")(line[metric]) for metric in metrics]
+        difference = with_error(line["difference"], line["standard_error"], " ")
+        refused = f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""
+        cells_of_line = (line["model"], f"{line['method']} + {line['rule']}", str(line["size"]), *means)
+        table.add_row(*(Text(spell(cell)) for cell in (*cells_of_line, difference, refused)))
+    references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
+    note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
+    console.print(Text(spell(title), style="bold"), table, Text(spell(note), style="dim"), sep="\n")

@@ -1,7 +1,6 @@
 """Figures of comparisons and studies."""
 
 import itertools
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
 _LEVELS = np.linspace(0.0, 1.0, 101)
 ONE_STEP, TWO_STEP = "#3b6ea5", "#d1662b"  # the colours of answers in every figure
 LINES = ("-", "--", ":", "-.")  # of several answers with the same colour
-
-
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
 
 
 def coverage_figure(comparison: Comparison) -> "Figure":
@@ -87,9 +81,9 @@ def learning_curves(study: Study) -> "Figure":
         scores.set_title(model)
         scores.legend(fontsize="small", frameon=False, loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
+        differences.set_ylabel(f"difference from {' + '.join(study.references[model])}")
         differences.set_xlabel("training rows of each class" if study.config["per_class"] else "training rows")
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
-    panels[1, 0].set_ylabel(f"difference from {' + '.join(study.reference)}")
     figure.supxlabel(f"Bands: one standard error.\n{study.about_errors}", fontsize="small", color="0.3")
     return figure
 

@@ -84,7 +84,7 @@ def mean_and_error(values):
 
 
 def test_the_summary_has_means_errors_and_paired_differences_from_map(study):
-    assert study.reference == ("MAP", "PlugIn")
+    assert study.references == dict.fromkeys(MODELS, ("MAP", "PlugIn"))
     rows = study.table.set_index(["model", "method", "rule", "size"]).sort_index()
     for line in study.summary.to_dict("records"):
         key = line["model"], line["method"], line["rule"], line["size"]
@@ -99,7 +99,18 @@ def test_the_summary_has_means_errors_and_paired_differences_from_map(study):
 
 
 def test_without_map_differences_are_from_the_first_pair():
-    assert run(sizes=[8], pairs=[PAIRS[3], PAIRS[2]]).reference == ("Exact", "BMA")
+    assert set(run(sizes=[8], pairs=[PAIRS[3], PAIRS[2]]).references.values()) == {("Exact", "BMA")}
+
+
+def test_averages_are_fitted_one_by_one_and_compared_with_the_first_pair_that_they_answer():
+    average = bg.average([bg.GaussianDiscriminant("diag"), bg.GaussianDiscriminant("tied")])
+    study = bg.study(average, IRIS.X, IRIS.y, sizes=[8], repeats=2, pairs=PAIRS[1:4], seed=3)
+    assert study.table["refused"].notna().tolist() == [True] * 2 + [False] * 4
+    assert set(study.summary["reference"]) == {"Exact + PlugIn(mean)"}
+    train, test = drawn(8, 1)
+    data = [part.iloc[rows] for rows in (train, test) for part in (IRIS.X, IRIS.y)]
+    expected = bg.compare(average, *data, methods=PAIRS[3:4]).table["log_score"][0]
+    np.testing.assert_allclose(study.table["log_score"].iloc[-1], expected, rtol=1e-9)
 
 
 def test_smaller_sets_are_parts_of_larger_ones_and_an_integer_has_the_same_test_rows():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
 from bayesgen.predictives import NormalPredictive
-from bayesgen.report import can_draw, coverage_figure, save, show
+from bayesgen.report import coverage_figure, save, show
 
 RNG = np.random.default_rng(5)
 MEAN = RNG.normal(100, 30, 400)
@@ -79,8 +79,6 @@ def test_rows_in_which_log_scores_differ_most_come_first_and_equal_answers_are_t
 
 
 def test_the_figure_of_coverage_has_a_panel_for_each_model_and_a_curve_for_each_answer(tmp_path):
-    pytest.importorskip("matplotlib")
-    assert can_draw()
     figure = coverage_figure(Comparison((SURE, RIGHT, GONE, SAME), ContinuousTarget(Y), np.arange(400)))
     assert [panel.get_title() for panel in figure.axes] == ["line", "curve"]
     curves = {curve.get_label(): curve for curve in figure.axes[0].lines}
