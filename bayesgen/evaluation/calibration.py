@@ -168,8 +168,7 @@ class Target:
             name: np.concatenate([value, value[:1]]) if np.ndim(value) else value
             for name, value in self.covariates.items()
         }
-        size = self.num_rows + 1
-        known, sites = world.simulate_many(size, num_worlds, seed=key, latents=latents, **given)
+        known, sites = world.simulate_many(self.num_rows + 1, num_worlds, seed=key, latents=latents, **given)
         improper = [name for name, values in known.items() if not np.isfinite(values).all()]
         if improper:
             raise ModelError(
@@ -177,11 +176,9 @@ class Target:
                 "or draw processes from the posterior of a fit: around='posterior'."
             )
         codes = None if world.label is None else sites.pop(world.label).astype(np.int64)
-        if codes is not None and not self.model.has_labels:
-            codes = np.full_like(codes, -1)
+        codes = codes if codes is None or self.model.has_labels else np.full_like(codes, -1)
         for name, of_rows in self.mask.items():
-            observed = np.concatenate([of_rows, np.ones_like(of_rows[:1])])
-            everywhere = np.concatenate([observed] * num_worlds)
+            everywhere = np.concatenate([of_rows, np.ones_like(of_rows[:1])] * num_worlds)
             if name == world.label:
                 codes = np.where(everywhere, np.asarray(codes), -1)
             else:
@@ -198,18 +195,17 @@ class Target:
     def quantities(self, program: GenerativeProgram, latents: Latents, rows: Rows) -> dict[str, np.ndarray]:
         """Quantities of some processes, (draws,), that depend on the rows: n of training and a held-out one."""
         table = log_joint_draws(program, latents, dataclasses.replace(rows, labels=None))
-        own = special.logsumexp(table, axis=2)
-        if rows.labels is None or program.label is None:
-            found = {} if self.model.response is not None else {f"log density of a {HELD_OUT}": own[:, -1]}
-            return {"joint log-likelihood": own[:, :-1].sum(1), **found}
-        codes = np.asarray(rows.codes)
-        of_label = np.take_along_axis(table, codes[None, :, None].clip(0), axis=2)[..., 0]
-        joint = np.where(codes >= 0, of_label, own)[:, :-1].sum(1)
-        if not self.model.has_labels:
-            return {"joint log-likelihood": joint, f"log density of a {HELD_OUT}": own[:, -1]}
-        others = np.where(np.arange(table.shape[2]) == codes[-1], -np.inf, table[:, -1])
-        log_odds = of_label[:, -1] - special.logsumexp(others, axis=1)  # keeps digits where probabilities are near 1
-        return {"joint log-likelihood": joint, f"class probability of a {HELD_OUT}": log_odds}
+        codes, marginal = np.asarray(rows.codes), special.logsumexp(table, axis=2)
+        is_labelled = (codes >= 0) & (rows.labels is not None)
+        own = np.where(is_labelled, np.take_along_axis(table, codes[None, :, None].clip(0), axis=2)[..., 0], marginal)
+        found = {"joint log-likelihood": own[:, :-1].sum(1)}
+        if is_labelled[-1]:
+            others = np.where(np.arange(table.shape[2]) == codes[-1], -np.inf, table[:, -1])
+            # log odds keep digits where probabilities are near 1
+            found[f"class probability of a {HELD_OUT}"] = own[:, -1] - special.logsumexp(others, axis=1)
+        elif self.model.response is None:
+            found[f"log density of a {HELD_OUT}"] = own[:, -1]
+        return found
 
 
 @keywords_stated
@@ -424,22 +420,20 @@ def _values(
 ) -> tuple[Quantities, Quantities]:
     """Quantity -> its true value in each simulation, and those of the draws, (simulations, draws)."""
     true_values, values = _of_parameters(target, world, truth, draws)
-    is_same, size = world == target.program, target.num_rows + 1
-    for index in range(len(next(iter(draws.values())))):
+    is_same, size, found = world == target.program, target.num_rows + 1, []
+    for index in range(len(rows.codes) // size):
         last = (index + 1) * size - 1
         own = joined_rows([rows.take(slice(index * size, last)), others.take([last])])
-        of_truth = {name: value[index : index + 1] for name, value in truth.items()}
-        of_draws = {name: value[index, 1:] for name, value in draws.items()}
-        if is_same:
-            both = {name: np.concatenate([of_truth[name], of_draws[name]]) for name in of_draws}
-            found = target.quantities(world, both, own)
-        else:
-            parts = target.quantities(world, of_truth, own), target.quantities(target.program, of_draws, own)
-            found = {name: np.concatenate([part[name] for part in parts]) for name in parts[1]}
-        for name, of_all in found.items():
-            true_values.setdefault(name, []).append(of_all[0])
-            values.setdefault(name, []).append(of_all[1:])
-    return {k: np.asarray(v) for k, v in true_values.items()}, {k: np.asarray(v) for k, v in values.items()}
+        parts = [{name: value[index, 1:] for name, value in draws.items()}]
+        parts.insert(0, {name: value[index : index + 1] for name, value in truth.items()})
+        if is_same:  # one call for the true process and the draws
+            parts = [{name: np.concatenate([part[name] for part in parts]) for name in truth}]
+        of_parts = [target.quantities(*pair, own) for pair in zip((world, target.program), parts, strict=False)]
+        found.append({name: np.concatenate([part[name] for part in of_parts]) for name in of_parts[0]})
+    for name in found[0]:
+        of_all = np.stack([each[name] for each in found])
+        true_values[name], values[name] = of_all[:, 0], of_all[:, 1:]
+    return true_values, values
 
 
 def _of_parameters(target: Target, world: GenerativeProgram, truth: Latents, draws: Latents) -> tuple[Any, Any]:
@@ -449,16 +443,13 @@ def _of_parameters(target: Target, world: GenerativeProgram, truth: Latents, dra
     true_values, values = {}, {}
     known, found = world.parameters_of(truth), target.program.parameters_of(draws)
     for name, of_draws in found.items():
-        if name not in known or known[name].shape[1:] != of_draws.shape[2:]:
-            continue
-        flat = known[name].reshape(len(known[name]), -1)
-        moving = np.flatnonzero(np.ptp(flat, axis=0) > 0)
-        moving = moving[np.sort(np.unique(flat[:, moving], axis=1, return_index=True)[1])]
-        for place in moving:
-            index = [int(at) for at in np.unravel_index(place, of_draws.shape[2:])]
-            entry = f"{name}{index}" if index else name
-            true_values[entry] = flat[:, place]
-            values[entry] = of_draws[:, 1:].reshape(*of_draws[:, 1:].shape[:2], -1)[..., place]
+        if name in known and known[name].shape[1:] == of_draws.shape[2:]:
+            flat, shape = known[name].reshape(len(of_draws), -1), of_draws.shape[2:]
+            places = np.sort(np.unique(flat, axis=1, return_index=True)[1])
+            for place in places[np.ptp(flat[:, places], axis=0) > 0]:
+                index = [int(at) for at in np.unravel_index(place, shape)]
+                true_values[entry := f"{name}{index or ''}"] = flat[:, place]
+                values[entry] = of_draws.reshape(*of_draws.shape[:2], -1)[:, 1:, place]
     return true_values, values
 
 
