@@ -11,25 +11,37 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
 
 from bayesgen.data import Rows, RowsLike, Schema, category_array
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, PredictionError, keywords_stated, warn
-from bayesgen.posteriors import At, ProcessPosterior, chunk_table
+from bayesgen.errors import BayesgenError, DataError, FitError, PredictionError, keywords_stated, warn
+from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
-from bayesgen.runtime import as_key, bar, check_seed, interrupts_kept, over_chunks, requested, table_chunks, used
+from bayesgen.runtime import (
+    as_key,
+    bar,
+    check_seed,
+    chunks,
+    interrupts_kept,
+    over_chunks,
+    requested,
+    table_chunks,
+    used,
+)
 from bayesgen.statistics import noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
 
 from .data_sets import UNKNOWN_MOMENTS, DataSets, Scaled, SetsOfRows, moments_of, read_sets, with_moments
 from .export import axes, datatree
 from .fit import Fit
-from .problem import ClosedSolution, Method
+from .nuts import NUTS
+from .problem import ClosedSolution, Method, ProgramProblem
 from .summaries import Summaries
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -370,54 +382,106 @@ def _separate_fits(
     model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, path: str, progress: bool | None
 ) -> SeparateFits:
     fits: list[Fit | None] = []
+    found: list[dict[str, Any] | None] = []
     refused: dict[int, BayesgenError] = {}
     with _each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
-        for index in range(sets.num_sets):
+        for index, make in enumerate(_makers(model, method, sets, seed)):
+            fit = None
             with noted(index):
                 try:
-                    fits.append(fit_of_set(model, method, sets, index, seed))
+                    fit = make()
                 except BayesgenError as refusal:
-                    fits.append(None)
                     refused[index] = refusal
+            is_short = are_summaries and fit is not None and fit.is_sampled
+            found.append(None if fit is None else _numbers_of(fit, is_short))
+            fits.append(None if is_short else fit)
             advance(1)
-    some = next((fit for fit in fits if fit is not None), None)
-    if some is None:
+    if len(refused) == sets.num_sets:
         raise refused[0]
-    is_sampled = some.is_sampled
-    parameters = _stacked(fits, _means if is_sampled and are_summaries else lambda fit: fit.parameters)
-    evidence = None if some.log_evidence is None else _stacked(fits, lambda fit: np.asarray(fit.log_evidence))
-    diagnostics = {name: _stacked(fits, of_fit) for name, of_fit in DIAGNOSTICS.items()} if is_sampled else {}
+    numbers = _stacked(found)
     return SeparateFits(
         model=model,
         method=method,
         sets=sets,
-        parameters=parameters,
-        log_evidence=evidence,
+        parameters=numbers["parameters"],
+        log_evidence=numbers["log_evidence"],
         refused=refused,
         attributes={"path": path, "device": used()},
         seed=seed,
-        fits=[None] * len(fits) if is_sampled and are_summaries else fits,
-        diagnostics=diagnostics,
+        fits=fits,
+        diagnostics=numbers["diagnostics"],
     )
+
+
+def _makers(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> Iterator[Callable[[], Fit]]:
+    """For each set a function that makes its fit; those of chains, by blocks of sets that are sampled together."""
+    alone = [functools.partial(fit_of_set, model, method, sets, index, seed) for index in range(sets.num_sets)]
+    prepared = None
+    if isinstance(method, NUTS):
+        with contextlib.suppress(BayesgenError):
+            prepared = method.common_coordinates(_problem_of(method, sets, 0, seed))
+    if not isinstance(method, NUTS) or prepared is None:
+        yield from alone
+        return
+    for block in chunks(sets.num_sets, SETS_AT_ONCE):
+        places = range(block.start, block.stop)
+        problems: dict[int, ProgramProblem] = {}
+        for index in places:
+            with contextlib.suppress(BayesgenError):
+                problems[index] = _problem_of(method, sets, index, seed)
+        sampled = method.sampled_together(list(problems.values()), prepared) if problems else None
+        order = {index: place for place, index in enumerate(problems)}
+        for index in places:
+            place = order.get(index)
+            if sampled is None or place is None or not sampled.is_kept[place]:
+                yield alone[index]
+                continue
+            stats = {name: values[place] for name, values in sampled.statistics.items()}
+            yield functools.partial(_fit_of_chains, model, method, problems[index], sampled.draws[place], stats)
+
+
+def _fit_of_chains(model: Recipe, method: NUTS, problem: ProgramProblem, *chains: Any) -> Fit:
+    problem.warn_of_constant_columns()
+    return dataclasses.replace(method.fit_of_chains(problem, *chains), model=model)
+
+
+def _problem_of(method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
+    """The training problem of a set that its method solves.
+
+    Raises:
+        FitError: a set that the method refuses.
+    """
+    summaries = sets.summaries(index, method.needs_rows)
+    problem = ProgramProblem(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
+    refusal = method.refusal(problem)
+    if refusal is not None:
+        raise FitError(refusal)
+    return problem
+
+
+def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
+    """Parameters, log evidence and diagnostics of a fit; of parameters the means alone, if it is to be short."""
+    return {
+        "parameters": _means(fit) if is_short else fit.parameters,
+        "log_evidence": None if fit.log_evidence is None else np.asarray(fit.log_evidence),
+        "diagnostics": _diagnosed(fit),
+    }
 
 
 def _means(fit: Fit) -> dict[str, np.ndarray]:
     return {name: draws.mean((0, 1)) for name, draws in fit.parameters.items()}
 
 
-def _diagnosed(diagnose: Callable[..., np.ndarray], fit: Fit) -> dict[str, np.ndarray]:
-    return {name: diagnose(draws, chain_axis=0, draw_axis=1) for name, draws in fit.parameters.items()}
+def _diagnosed(fit: Fit) -> dict[str, Any]:
+    """R-hat and effective sample sizes of each parameter of a sampled fit."""
+    entries = fit.posterior.entries if isinstance(fit.posterior, Draws) else None
+    if entries is None:
+        return {}
+    return {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)}
 
 
-DIAGNOSTICS: dict[str, Callable[[Fit], dict[str, np.ndarray]]] = {
-    "rhat": functools.partial(_diagnosed, array_stats.rhat),
-    "ess": functools.partial(_diagnosed, array_stats.ess),
-}
-
-
-def _stacked(fits: Sequence[Fit | None], ask: Callable[[Fit], Any]) -> Any:
-    """Arrays of all fits, (B, ...); NaN where there is no fit."""
-    found = [None if fit is None else ask(fit) for fit in fits]
+def _stacked(found: Sequence[Any]) -> Any:
+    """Trees of arrays of all fits, (B, ...); NaN where there is no fit."""
     some = next(arrays for arrays in found if arrays is not None)
     absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), some)
     return jax.tree.map(lambda *arrays: np.stack(arrays), *(absent if arrays is None else arrays for arrays in found))

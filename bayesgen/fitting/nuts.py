@@ -1,6 +1,7 @@
 """`NUTS`: draws from the posterior by the No-U-Turn sampler, on summaries."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,16 @@ from bayesgen.posteriors import (
 )
 from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDensity, dispersed_starts, saturated_sites
 from bayesgen.runtime import TABLE_CELLS, as_key, placed
-from bayesgen.solvers import Chains, Settings, sample
+from bayesgen.solvers import (
+    Chains,
+    Preparation,
+    Sampled,
+    Settings,
+    constrained,
+    sample,
+    sample_together,
+    whitened_at_mode,
+)
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
@@ -32,6 +42,7 @@ from .fit import Fit
 from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
+MOST_TOGETHER = 200  # dimensions of posteriors that are sampled together, whose Hessians are dense
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 
@@ -92,18 +103,62 @@ class NUTS(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
-        program, start = problem.program, _start(problem)
-        conjugate = problem.conjugate
+        density, moving, start = self.density(problem)
+        chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
+        return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.warnings)
+
+    def density(self, problem: ProgramProblem) -> tuple[ProgramDensity, GenerativeProgram, ParameterArrays | None]:
+        """The log density that is sampled, its program, and a process near its mode, if one is known.
+
+        Raises:
+            FitError: a program without continuous latent sites.
+        """
+        program, start, conjugate = problem.program, _start(problem), problem.conjugate
         near = conjugate.moment_estimates(problem.data.statistics) if start is None and conjugate is not None else start
         moving = program if near is None else program.reparametrised(near)
         density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
-                "of one's own, program.log_joint({}, X)."
+                "of your own, program.log_joint({}, X)."
             )
-        chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
-        return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.warnings)
+        return density, moving, start
+
+    def fit_of_chains(
+        self, problem: ProgramProblem, draws: Float[np.ndarray, "chains draws D"], stats: Mapping[str, np.ndarray]
+    ) -> Fit:
+        """The fit of a problem by unconstrained draws of `sampled_together`."""
+        with jax.enable_x64(True):
+            density, moving, _ = self.density(problem)
+            sites = constrained(density, draws)
+        attributes = {"path": "whitened", "target_accept_prob": self.target_accept_prob, "chain_method": "vectorized"}
+        return fit_of_draws(self, problem, moving, sites, stats, attributes)
+
+    def common_coordinates(self, problem: ProgramProblem) -> Preparation | None:
+        """Coordinates in which posteriors of problems like this one are sampled together; None where there are none."""
+        with jax.enable_x64(True):
+            density, moving, start = self.density(problem)
+            if not self.precondition or density.dimension > MOST_TOGETHER or density.loops_over_rows:
+                return None
+            starts = functools.partial(_starts, moving, start, problem.seed)
+            prepared = whitened_at_mode(density, self.num_chains, starts)
+            return prepared if prepared.reason is None else None
+
+    def sampled_together(self, problems: Sequence[ProgramProblem], prepared: Preparation) -> Sampled | None:
+        """Draws from the posteriors of several problems, side by side; None where they are not of one structure."""
+        with jax.enable_x64(True):
+            densities = [self.density(problem)[0] for problem in problems]
+            first = densities[0]
+            if not _are_alike([prepared.density.density, *densities]):
+                return None
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
+            keys = [as_key(problem.seed) for problem in problems]
+            with placed(len(problems) * self.num_chains * (first.dimension**2 + first.cost)):
+                return sample_together(stacked, prepared, keys, self._settings)
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(self.num_warmup, self.num_samples, self.num_chains, self.target_accept_prob)
 
     def chains(
         self,
@@ -120,9 +175,15 @@ class NUTS(Method):
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
         """
-        settings = Settings(self.num_warmup, self.num_samples, self.num_chains, self.target_accept_prob)
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
-            return sample(density, settings, find_starts if self.precondition else None, as_key(seed), progress)
+            return sample(density, self._settings, find_starts if self.precondition else None, as_key(seed), progress)
+
+
+def _are_alike(densities: Sequence[LogDensity]) -> bool:
+    """Whether densities are of one structure, with arrays of the same shapes."""
+    structures = {jax.tree.structure(density) for density in densities}
+    shapes = {tuple(np.shape(leaf) for leaf in jax.tree.leaves(density)) for density in densities}
+    return len(structures) == 1 and len(shapes) == 1
 
 
 def about(chains: Chains) -> dict[str, Any]:
@@ -191,7 +252,7 @@ def fit_of_draws(
     names = entry_names(*axes(fit)) if problem.conjugate and draws.is_identified else entry_names({}, {})
     hides_states = any(likelihood.has_symmetries for _, likelihood in problem.program.plan.compressed)
     remedy = STATES_HAVE_NO_NAMES if hides_states else None
-    disagreements = convergence_problems(draws.diagnosed, stats, names, remedy)
+    disagreements = convergence_problems(draws.diagnosed, stats, names, remedy, draws.entries)
     warn_of_convergence([*problems, *saturated, *disagreements], type(method).__name__)
     if not draws.is_identified:
         warn_of_switching()

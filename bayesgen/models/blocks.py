@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -117,19 +118,6 @@ def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
     """The name of a column, to begin a sentence; the place of a cell of sequences is (time step, column)."""
     *step, column = place
     return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
-
-
-def _filled_in(
-    known: Float[Array, " D"],
-    is_known: Bool[Array, " D"],
-    places: Sequence[int],
-    found: Sequence[Float[Array, " columns"]],
-) -> Float[Array, " D"]:
-    """Moments of columns: those that are known, and of the others those found, block by block, at their places."""
-    xp = namespace(known, *found)
-    all_found, order = xp.concatenate([known, *found]), np.arange(len(known))
-    order[list(places)] = len(known) + np.arange(len(places))
-    return xp.where(is_known, known, all_found[order])
 
 
 def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
@@ -294,13 +282,17 @@ class BlockModel(ConcreteModel[Labelled]):
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
         if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
-        position, mean, variance = known_moments(schema)
-        scaled = [(summaries[name], columns) for name, family, columns in self.blocks if family.traits.scaled]
-        places = [position[column] for _, columns in scaled for column in columns]
-        found = [column_moments(*block) for block in scaled]  # refuses columns with values too large to square
-        means, variances = zip(*found, strict=True)
-        is_known = ~namespace(mean).isnan(mean)
-        mean, variance = (_filled_in(mean, is_known, places, means), _filled_in(variance, is_known, places, variances))
+        position, *known_of = known_moments(schema)
+        places, found_of = [], []
+        for name, family, columns in self.blocks:
+            if family.traits.scaled:
+                found_of.append(column_moments(summaries[name], columns))  # refuses values too large to square
+                places += [position[column] for column in columns]
+        xp = namespace(*known_of, *itertools.chain(*found_of))
+        known, order = xp.stack(known_of), np.arange(len(position))
+        order[places] = len(position) + np.arange(len(places))
+        found = xp.concatenate([known, *map(xp.stack, found_of)], axis=1)[:, order]
+        mean, variance = xp.where(xp.isnan(known[0]), found, known)
         if schema.response is None:
             return dataclasses.replace(schema, mean=mean, variance=variance)
         self._refuse_without_response(schema.response, summaries)

@@ -161,12 +161,18 @@ class Entries:
         draws: the draws of each.
         rhats: rank-normalised split R-hat; NaN for one chain.
         sizes: bulk effective sample sizes.
+        entry_of: site -> the entry that each of its numbers is equal to, -1 for constants.
     """
 
     places: list[Place]
     draws: Float[np.ndarray, "entries chains draws"]
     rhats: Float[np.ndarray, " entries"]
     sizes: Float[np.ndarray, " entries"]
+    entry_of: dict[str, Int[np.ndarray, "..."]]
+
+    def by_site(self, diagnostics: Float[np.ndarray, " entries"]) -> dict[str, Float[np.ndarray, "..."]]:
+        """Site -> a diagnostic of each of its numbers; NaN for constants."""
+        return {name: np.append(diagnostics, np.nan)[entry] for name, entry in self.entry_of.items()}
 
     @classmethod
     def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "Entries":
@@ -175,12 +181,19 @@ class Entries:
         Constant entries (a corner of a Cholesky factor) are left out, and of duplicates (the halves of a covariance)
         all but one.
         """
-        places, parts = [], []
+        places: list[Place] = []
+        parts, entry_of = [], {}
         for name, value in values.items():
             flat = np.asarray(value).reshape(*value.shape[:2], -1)
             moving = np.flatnonzero(np.ptp(flat, axis=(0, 1)) > 0)
             few = np.concatenate(flat[:, :: max(1, flat.shape[1] // 8), moving])  # by which they are compared
-            moving = moving[np.sort(np.unique(few, axis=1, return_index=True)[1])] if len(moving) else moving
+            entries = np.full(flat.shape[2], -1)
+            if len(moving):
+                _, first, copy_of = np.unique(few, axis=1, return_index=True, return_inverse=True)
+                order = np.argsort(first)
+                entries[moving] = len(places) + np.argsort(order)[np.ravel(copy_of)]
+                moving = moving[first[order]]
+            entry_of[name] = entries.reshape(value.shape[2:])
             places += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
             parts.append(flat[:, :, moving])
         draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
@@ -188,7 +201,7 @@ class Entries:
         several = draws.shape[1] > 1 and len(draws)
         rhats = array_stats.rhat(draws, **axes) if several else np.full(len(draws), np.nan)
         sizes = array_stats.ess(draws, **axes, method="bulk") if len(draws) else np.empty(0)
-        return cls(places, draws, rhats, sizes)
+        return cls(places, draws, rhats, sizes, entry_of)
 
     def disagreeing(self) -> Bool[np.ndarray, " entries"]:
         """Which entries have an R-hat above `MAX_RHAT`, and above `rhat_by_chance`."""
@@ -223,6 +236,7 @@ def convergence_problems(
     stats: Mapping[str, Shaped[np.ndarray, "chains draws"]],
     name_of: NameOf,
     if_disagreeing: str | None = None,
+    entries: Entries | None = None,
 ) -> list[str]:
     """Sentences about failed diagnostics of convergence; none if there are none.
 
@@ -231,11 +245,12 @@ def convergence_problems(
         stats: name -> the sampler's statistics.
         name_of: (site, index) -> name of an entry.
         if_disagreeing: the remedy where chains disagree; None for more draws.
+        entries: diagnostics of the draws, if they are known already.
     """
     num_draws = stats["diverging"].shape[1]
     if num_draws < FEWEST_DRAWS:
         return [f"num_samples={num_draws} tells nothing of convergence: draw hundreds a chain"]
-    entries, messages = Entries.of(values), []
+    entries, messages = entries or Entries.of(values), []
     divergent = int(stats["diverging"].sum())
     if divergent:
         messages.append(
@@ -336,6 +351,11 @@ class Draws(ProcessPosterior):
     def diagnosed(self) -> dict[str, np.ndarray]:
         """Draws for diagnostics of convergence: the parameters, or functions invariant under switched labels."""
         return self.values if self.components is None else self.components.invariants
+
+    @functools.cached_property
+    def entries(self) -> Entries | None:
+        """Diagnostics of the draws; None of too few."""
+        return Entries.of(self.diagnosed) if self.sample_stats["diverging"].shape[1] >= FEWEST_DRAWS else None
 
     @property
     def parameters(self) -> ParameterArrays:

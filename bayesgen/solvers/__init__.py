@@ -1,10 +1,11 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
 from .ascent import Ascent, Coordinates, ascend
-from .attempts import Chains, Settings, sample
-from .curvature import AffineMap, Whitened, curvature_at
+from .attempts import Chains, Preparation, Settings, sample, whitened_at_mode
+from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
+from .together import Sampled, sample_together
 
 __all__ = [
     "FAR_OUT",
@@ -14,14 +15,19 @@ __all__ = [
     "Chains",
     "Coordinates",
     "Optimum",
+    "Preparation",
+    "Sampled",
     "Settings",
     "Status",
     "Whitened",
     "ascend",
     "climb",
+    "constrained",
     "curvature_at",
     "evaluator_of",
     "find_supremum",
     "maximize",
     "sample",
+    "sample_together",
+    "whitened_at_mode",
 ]

@@ -21,7 +21,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
 from bayesgen.typing import Array, Float
 
-from .curvature import AffineMap, Whitened, constrain_draws
+from .curvature import AffineMap, Whitened, constrained
 from .maximize import search
 from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
 from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
@@ -258,7 +258,7 @@ def sample(
             return sampler(coordinates, key, target=target, advanced=advanced, **numbers, **options)
 
     def chains(draws: np.ndarray, stats: dict[str, np.ndarray], path: str, target: float) -> Chains:
-        values = {name: np.asarray(value) for name, value in constrain_draws(coordinates, draws).items()}
+        values = constrained(coordinates, draws)
         warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
         return Chains(values, stats, coordinates, path, target, warnings)
 
@@ -268,7 +268,7 @@ def sample(
         if target < CAREFUL and 0 < stats["diverging"].mean() < 0.2:  # smaller steps do not help if more diverge
             target = CAREFUL
             draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
-        failure = _failure(coordinates, draws, stats)
+        failure = failure_of(draws, stats, coordinates.has_symmetries)
         if failure is None:
             return chains(draws, stats, "whitened", target)
         reason = f"{failure} in whitened coordinates"
@@ -277,7 +277,7 @@ def sample(
     return chains(*sampled, f"adapted: {reason}", settings.target)
 
 
-def _failure(density: LogDensity, draws: np.ndarray, stats: dict[str, np.ndarray]) -> str | None:
+def failure_of(draws: np.ndarray, stats: dict[str, np.ndarray], has_symmetries: bool) -> str | None:
     """Why draws in whitened coordinates are not to be trusted, or None."""
     if stats["diverging"].mean() > 0.02:
         return "chains diverged"
@@ -285,7 +285,7 @@ def _failure(density: LogDensity, draws: np.ndarray, stats: dict[str, np.ndarray
         return "trajectories were long"
     num_chains, num_samples = draws.shape[:2]
     # chains may be at mirrored points, of which only the density can be compared
-    compared = stats["potential_energy"][..., None] if density.has_symmetries else draws
+    compared = stats["potential_energy"][..., None] if has_symmetries else draws
     # R-hat is lower if the chains agree, also of a few hundred effective draws
     if num_chains > 1 and num_samples >= 100 and largest_split_rhat(compared) > 1.05:
         return "chains disagreed"

@@ -323,5 +323,10 @@ def _traced_constrain_draws(density: LogDensity, draws: Float[Array, "chain draw
     return jax.vmap(jax.vmap(lambda vector: density.constrain(vector)))(draws)
 
 
+def constrained(density: LogDensity, draws: Float[np.ndarray, "chain draw D"]) -> dict[str, np.ndarray]:
+    """The constrained values of draws, by name. Inside float64."""
+    return {name: np.asarray(value) for name, value in constrain_draws(density, draws).items()}
+
+
 constrain_draws = OwnedJit(_traced_constrain_draws, compiler_options=LIGHT_OPTIMISATION)
 """Constrained values of draws (chain, draw, D): name -> (chain, draw, ...)."""

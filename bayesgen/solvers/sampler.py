@@ -1,6 +1,7 @@
 """NUTS on a log density in whitened coordinates, compiled once for each structure of densities."""
 
 import concurrent.futures
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -232,31 +233,72 @@ def _advance(
         (chains, draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
         `num_draws` are draws.
     """
-    momenta, directions, log_uniforms = numbers
-    size, most, _ = momenta.shape
-    wanted = jnp.minimum(wanted, most - 1)
+    return _advanced(jax.vmap(functools.partial(_moved, density, target, adapt)), chains, numbers, wanted, most_steps)
 
+
+def _advance_sets(
+    densities: LogDensity,
+    chains: Chain,
+    numbers: RandomNumbers,
+    wanted: Int[Array, "S chains"],
+    target: Any,
+    adapt: Any,
+    most_steps: Any,
+) -> tuple[Chain, Float[Array, "S chains draws D"], Float[Array, "S chains draws statistics"]]:
+    """`_advance` for the chains of several densities: an axis of these first, in all arguments and results."""
+    numbers = numbers._replace(log_uniforms=jnp.moveaxis(numbers.log_uniforms, 0, 1))
+
+    def of_set(density: LogDensity, *of_chains: Any) -> Any:
+        return jax.vmap(functools.partial(_moved, density, target, adapt))(*of_chains)
+
+    def move(*of_chains: Any) -> Any:
+        return jax.vmap(of_set)(densities, *of_chains)
+
+    return _advanced(move, chains, numbers, wanted, most_steps)
+
+
+def _moved(
+    density: LogDensity,
+    target: Any,
+    adapt: Any,
+    chain: Chain,
+    uniforms: Array,
+    wanted: Array,
+    momenta: Array,
+    directions: Array,
+) -> Any:
+    """One leapfrog step of one chain."""
     potential = jax.value_and_grad(lambda z: -density(z))
+    return _step(potential, chain, uniforms, wanted, target, adapt, momenta, directions)
 
-    def of_chain(chain: Chain, uniforms: Array, wanted: Array, momenta: Array, directions: Array) -> Any:
-        return _step(potential, chain, uniforms, wanted, target, adapt, momenta, directions)
+
+def _advanced(
+    move: Callable[..., Any], chains: Chain, numbers: RandomNumbers, wanted: Int[Array, "..."], most_steps: Any
+) -> tuple[Chain, Array, Array]:
+    """Chains moved together, until each has its wanted draws, or the limits of one call are reached."""
+    momenta, directions, log_uniforms = numbers
+    *shape, most, _ = momenta.shape
+    wanted = jnp.minimum(wanted, most - 1)
+    write: Callable[..., Any] = functools.partial(jax.lax.dynamic_update_index_in_dim, axis=0)
+    for _ in shape:
+        write = jax.vmap(write)
 
     def body(state: Any) -> Any:
         index, chains, draws, stats = state
         at = chains.num_draws  # overwritten until the draw is done
-        moved, row = jax.vmap(of_chain)(chains, log_uniforms[index], wanted, momenta, directions)
-        write = jax.vmap(lambda array, value, where: jax.lax.dynamic_update_index_in_dim(array, value, where, 0))
+        moved, row = move(chains, log_uniforms[index], wanted, momenta, directions)
         return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
 
     def unfinished(state: Any) -> Any:
         return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
 
     chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
-    draws, stats = jnp.zeros(momenta.shape), jnp.zeros((size, most, len(STATISTICS)))
+    draws, stats = jnp.zeros(momenta.shape), jnp.zeros((*shape, most, len(STATISTICS)))
     _, chains, draws, stats = jax.lax.while_loop(unfinished, body, (0, chains, draws, stats))
     return chains, draws, stats
 
 
+advance_sets = OwnedJit(_advance_sets, compiler_options=LIGHT_OPTIMISATION)
 advance, _advance_rows = OwnedJit(_advance, compiler_options=LIGHT_OPTIMISATION), OwnedJit(_advance)
 
 

@@ -51,7 +51,7 @@ _NOTED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.Conte
 
 def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
     """Whether conditions are known to hold anywhere: of traced ones nothing is known. See `noted_conditions`."""
-    if not is_traced(conditions):
+    if not isinstance(conditions, jax.core.Tracer):
         return bool(np.any(conditions))
     noted = _NOTED.get()
     if noted is not None:

@@ -13,7 +13,7 @@ from bayesgen.records import record
 from bayesgen.runtime import pad, padded_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
-from .arrays import holds_anywhere, is_traced, namespace
+from .arrays import holds_anywhere, namespace
 from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums, rest
@@ -141,7 +141,7 @@ def sufficient_statistics(
         measure: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
         keeps_rows: whether other sites have no likelihood, so that rows are retained.
     """
-    for site, likelihood in () if is_traced(rows) else statistics.items():
+    for site, likelihood in statistics.items():
         why_impossible = likelihood.why_impossible(site, rows, np.arange(rows.num_rows))
         if why_impossible is not None:
             raise DataError(why_impossible)

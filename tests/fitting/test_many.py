@@ -1,6 +1,5 @@
 """Many fits at once are the fits of each data set alone."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,20 +166,45 @@ def test_a_schema_with_moments_keeps_its_prior():
         assert fit.prior["real"] == first.prior["real"] == batch[index].prior["real"]
 
 
-@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
-def test_chains_are_those_of_the_folded_seed_and_are_diagnosed():
+@pytest.fixture(scope="module")
+def chains():
+    """X, y, weights of five sets, and the batch of their chains."""
     X, y = sets_of_three_sizes()[1]
-    method, weights = bg.NUTS(num_warmup=50, num_samples=60, num_chains=2), np.ones((2, len(y)))
-    batch = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, method=method, seed=3)
-    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=method, seed=jax.random.fold_in(jax.random.key(3), 1))
-    draws = batch.parameters["real_mean"]
-    assert draws.shape == (2, 2, 60, 3, 2) and np.array_equal(draws[1], fit.parameters["real_mean"])
-    assert not np.array_equal(draws[0], draws[1])
-    assert batch.rhat["real_mean"].shape == (2, 3, 2)
+    weights = np.random.default_rng(6).integers(1, 4, (5, len(y)))
+    method = bg.NUTS(num_warmup=100, num_samples=250)
+    return X, y, weights, method, bg.fit_many(TIED, X, y, weights=weights, method=method, seed=3)
+
+
+TIED = bg.GaussianDiscriminant("tied")
+
+
+def test_chains_sampled_together_have_the_exact_means_and_are_diagnosed(chains):
+    X, y, weights, _, batch = chains
+    exact = bg.fit_many(TIED, X, y, weights=weights, method=bg.Exact())
+    for name in ("real_mean", "class_probs", "real_covariance"):
+        draws = batch.parameters[name]
+        errors = draws.std((1, 2)) / np.sqrt(batch.ess[name])
+        z = (draws.mean((1, 2)) - exact.parameters[name]) / errors
+        assert np.abs(z).max() < 4.5 and 0.5 < z.std() < 1.6
+        assert batch.rhat[name].shape == z.shape and batch.rhat[name].max() < 1.06
+    assert (
+        batch[2].attributes["path"] == "whitened" and len(np.unique(batch.parameters["real_mean"][:, 0, 0, 0, 0])) == 5
+    )
     tree = batch.to_datatree()
     assert tree["posterior"]["real_mean"].dims[:3] == ("chain", "draw", "data_set")
-    kept = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, method=method, seed=3, keep="summary")
-    close(kept.parameters["real_mean"], draws.mean((1, 2)))
+
+
+def test_chains_of_a_set_do_not_depend_on_the_other_sets(chains):
+    X, y, weights, method, batch = chains
+    fewer = bg.fit_many(TIED, X, y, weights=weights[:3], method=method, seed=3)
+    np.testing.assert_allclose(fewer.parameters["real_mean"], batch.parameters["real_mean"][:3], rtol=1e-6)
+
+
+def test_summaries_of_chains_are_kept_in_their_place(chains):
+    X, y, weights, method, batch = chains
+    kept = bg.fit_many(TIED, X, y, weights=weights, method=method, seed=3, keep="summary")
+    close(kept.parameters["real_mean"], batch.parameters["real_mean"].mean((1, 2)))
+    close(kept.ess["real_mean"], batch.ess["real_mean"])
     with pytest.raises(bg.PredictionError, match="keep='draws'"):
         bg.predict(kept, X, rule=bg.BMA())
 
