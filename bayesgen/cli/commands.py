@@ -42,7 +42,6 @@ from bayesgen.report import (
     column_table,
     columns_as_read,
     coverage_figure,
-    learning_curves,
     save,
     show,
     show_study,
@@ -456,7 +455,7 @@ def _files_of_study(result: Study) -> Files:
     return {
         "table.csv": functools.partial(result.table.to_csv, index=False),
         "summary.csv": functools.partial(result.summary.to_csv, index=False),
-        "study.png": functools.partial(save, learning_curves(result)),
+        "study.png": functools.partial(save, result.plot()),
     }
 
 

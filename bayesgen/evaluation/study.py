@@ -131,7 +131,7 @@ class Study:
         """Learning curves of the mean log score with bands of a standard error, and paired differences below."""
         from bayesgen.report import learning_curves
 
-        return learning_curves(self)
+        return learning_curves({"": self})
 
     def to_dict(self) -> dict[str, Any]:
         """`config`, `versions`, `about_errors`, `summary`, `table` in plain Python; None where a number is not finite.

@@ -1,6 +1,7 @@
 """Figures of comparisons and studies."""
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,28 +64,34 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.legend(loc="upper left", fontsize="small", frameon=False)
 
 
-def learning_curves(study: Study) -> "Figure":
+def learning_curves(studies: Mapping[str, Study]) -> "Figure":
     """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
 
-    There is a column of panels for each model. Sizes at which an answer is refused in all repeats, or lies below the
-    panel, are named in the legend.
+    There is a column of panels for each model of each study. Sizes at which an answer is refused in all repeats, or
+    lies below the panel, are named in the legend.
+
+    Args:
+        studies: title -> study.
     """
     from matplotlib.figure import Figure
 
-    models = [model for model in dict.fromkeys(study.table["model"]) if model != TRUTH]
-    figure = Figure(figsize=(1.2 + 4.6 * len(models), 7.2), layout="constrained")
-    panels = figure.subplots(2, len(models), squeeze=False, sharex=True, height_ratios=(3, 2))
-    for model, (scores, differences) in zip(models, panels.T, strict=True):
+    columns = [
+        (title, study, model) for title, study in studies.items() for model in study.references if model != TRUTH
+    ]
+    figure = Figure(figsize=(1.2 + 4.6 * len(columns), 7.2), layout="constrained")
+    panels = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
+    for (title, study, model), (scores, differences) in zip(columns, panels.T, strict=True):
         curves = study.summary[study.summary["model"].isin([model, TRUTH])]
         _draw_curves(scores, curves, "log_score", "log_score_error", study.two_step)
         _draw_curves(differences, curves, "difference", "standard_error", study.two_step)
-        scores.set_title(model)
-        scores.legend(fontsize="small", frameon=False, loc="lower right")
+        scores.set_title(model if not title else title if len(study.references) == 1 else f"{title} · {model}")
+        scores.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
         differences.set_ylabel(f"difference from {' + '.join(study.references[model])}")
         differences.set_xlabel("training rows of each class" if study.config["per_class"] else "training rows")
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
-    figure.supxlabel(f"Bands: one standard error.\n{study.about_errors}", fontsize="small", color="0.3")
+    notes = dict.fromkeys(study.about_errors for study in studies.values())
+    figure.supxlabel("\n".join(["Bands: one standard error.", *notes]), fontsize="small", color="0.3")
     return figure
 
 
@@ -114,13 +121,13 @@ def _draw_curves(panel: "Axes", curves: pd.DataFrame, column: str, error: str, t
 
 def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float]:
     """The ends of a panel: it holds at each size half of the answers, those that are far below them perhaps not."""
-    values = curves[column].fillna(-np.inf)
-    medians = values.groupby(curves["size"]).median().replace(-np.inf, np.nan)
-    top, middle = values.max(), medians.min()
-    if not np.isfinite([top, middle]).all():
+    values = curves[column].astype(float)
+    finite = values[np.isfinite(values)]
+    if finite.empty:
         return -1.0, 1.0
-    bottom = max(middle - 0.5 * (top - middle), values[np.isfinite(values)].min())
-    shown = curves[values >= bottom]
+    middle = finite.groupby(curves["size"]).median().min()
+    bottom = max(middle - 0.5 * (finite.max() - middle), finite.min())
+    shown = curves.loc[finite.index[finite >= bottom]]
     highest = (shown[column] + shown[error].fillna(0.0)).max()
     margin = 0.05 * max(highest - bottom, 0.01)
     return float(bottom - margin), float(highest + margin)

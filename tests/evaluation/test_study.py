@@ -1,5 +1,6 @@
 """Studies: each unit is a comparison of the same split, and a study that was stopped goes on."""
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -274,3 +275,13 @@ def test_the_score_of_a_true_process_is_that_of_its_densities(worlds):
     expected = np.log(densities[np.arange(60), codes] / densities.sum(1)).mean()
     truth = worlds.table[(worlds.table.model == "truth") & (worlds.table.repeat == 0)]["log_score"]
     np.testing.assert_allclose(truth, expected, rtol=1e-9)
+
+
+def test_the_example_draws_its_figure(tmp_path, capsys):
+    spec = importlib.util.spec_from_file_location("study_example", Path(__file__).parents[2] / "examples" / "study.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(["--data", "iris", "--repeats", "3", "--folder", str(tmp_path), "--out", str(tmp_path / "study.png")])
+    assert "Exact          BMA    40" in capsys.readouterr().out
+    assert (tmp_path / "study.png").exists()
+    assert (tmp_path / "iris" / "config.json").exists()
