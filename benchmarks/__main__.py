@@ -31,6 +31,7 @@ ROOMS = (
     "hidden_markov",
     "grammars",
     "sampling",
+    "many",
     "gpu",
 )
 
