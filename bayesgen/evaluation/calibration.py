@@ -1,11 +1,10 @@
 """`calibrate`: simulation-based calibration, which shows that posteriors are right."""
 
-import contextlib
 import dataclasses
 import functools
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import jax
@@ -16,14 +15,12 @@ from scipy import special
 from bayesgen.data import Rows, Schema, joined_rows, read_table
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import (
-    BayesgenWarning,
     DataError,
     FitError,
     LabelSwitchingWarning,
     ModelError,
     check_whole,
     keywords_stated,
-    warn,
 )
 from bayesgen.fitting import Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
 from bayesgen.posteriors import Draws, Entries, chains_joined
@@ -276,7 +273,8 @@ def calibrate(
     parts = []
     for part in chunks(simulations, FITS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
-        with _one_warning_of_each_kind(simulations):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LabelSwitchingWarning)  # parameters without names are not ranked
             batch = fit_many(target.model, data[part], method=method, seed=seed_of_part, progress=progress)
         parts.append(_posterior_draws(batch, target, rows, part, keys[3]))
     draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
@@ -367,23 +365,6 @@ def _world(
         raise ModelError("around='posterior' takes a Fit by Exact(), which has draws and keeps its data.")
     latents = chains_joined(model.posterior.draws(num_worlds, key))
     return target.program, latents, dataclasses.replace(model.summaries, schema=model.schema)
-
-
-@contextlib.contextmanager
-def _one_warning_of_each_kind(num_worlds: int) -> Iterator[None]:
-    """A block whose warnings are shown once for each category, with their number."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    found: dict[type[BayesgenWarning], list[str]] = {}
-    for warning in caught:
-        if not issubclass(warning.category, BayesgenWarning):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        elif not issubclass(warning.category, LabelSwitchingWarning):  # parameters without names are not ranked
-            found.setdefault(warning.category, []).append(str(warning.message))
-    for category, messages in found.items():
-        more = f" ({len(messages)} such warnings of {num_worlds} simulations.)" if len(messages) > 1 else ""
-        warn(messages[0] + more, category)
 
 
 def _posterior_draws(

@@ -14,7 +14,15 @@ import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, category_array
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, FitError, PredictionError, keywords_stated, warn
+from bayesgen.errors import (
+    BayesgenError,
+    ConvergenceWarning,
+    DataError,
+    FitError,
+    PredictionError,
+    keywords_stated,
+    warn,
+)
 from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import (
@@ -489,8 +497,11 @@ def _stacked(found: Sequence[Any]) -> Any:
 
 @contextlib.contextmanager
 def _each_warning_once(num_sets: int) -> Iterator[Callable[[int], contextlib.AbstractContextManager[None]]]:
-    """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count."""
-    found: dict[tuple[type[Any], str], list[int]] = {}
+    """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count.
+
+    Warnings of convergence are one, that of the first set: their numbers differ from set to set.
+    """
+    found: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
 
     @contextlib.contextmanager
     def noted(index: int) -> Iterator[None]:
@@ -498,9 +509,12 @@ def _each_warning_once(num_sets: int) -> Iterator[Callable[[int], contextlib.Abs
             warnings.simplefilter("always")
             yield
         for warning in caught:
-            found.setdefault((warning.category, str(warning.message)), []).append(index)
+            message = str(warning.message)
+            kind = "" if warning.category is ConvergenceWarning else message
+            found.setdefault((warning.category, kind), []).append((index, message))
 
     yield noted
-    for (category, message), indices in found.items():
-        more = f" and {len(indices) - 1} more of {num_sets}" if len(indices) > 1 else ""
-        warn(f"Data set {indices[0]}{more}: {message}", category)
+    for (category, _), noted_of_sets in found.items():
+        first, message = noted_of_sets[0]
+        more = f" and {len(noted_of_sets) - 1} more of {num_sets}" if len(noted_of_sets) > 1 else ""
+        warn(f"Data set {first}{more}: {message}", category)

@@ -97,7 +97,7 @@ def test_exact_posteriors_are_calibrated_in_a_model_with_a_stated_prior():
 def test_nuts_of_a_program_of_ones_own_is_calibrated():
     mask = {"z": np.arange(9) != 1, "y": np.arange(9) > 2}
     program = bg.GenerativeProgram(lines, classes=["x", "y"])
-    with pytest.warns(bg.ConvergenceWarning, match="such warnings of"):
+    with pytest.warns(bg.ConvergenceWarning, match="more of 15: NUTS"):
         result = bg.calibrate(program, method=SHORT, n=9, simulations=15, mask=mask)
     assert result.passed and set(result.ranks) >= {"p", "slope", "joint log-likelihood"}
     assert (result.num_draws < 99).any() and (result.num_draws > 5).all()
