@@ -178,7 +178,7 @@ def subsets(
     """
     table = read_table(X, y)
     sets: Any = read_sets(recipe_of(model), table, None, np.ones((1, table.num_rows)), schema)
-    codes, classes = sets.rows.labels, sets.schema.classes
+    codes, classes = None if table.labels is None else sets.rows.labels, sets.schema.classes
     if codes is not None and (codes < 0).any():
         raise DataError(
             f"y has {(codes < 0).sum()} missing labels (first at row {int(np.argmax(codes < 0))}). Drop these rows: a "

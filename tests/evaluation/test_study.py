@@ -133,6 +133,30 @@ def test_given_test_rows_are_those_of_all_repeats():
     np.testing.assert_allclose(study.table["log_score"], expected["log_score"][0], rtol=1e-9)
 
 
+def test_rows_without_labels_are_scored_by_their_densities():
+    mixture, options = bg.Mixture(bg.GaussianDiscriminant("diag"), 1), {"sizes": [30], "repeats": 2, "test": 40}
+    study = bg.study(mixture, IRIS.X, pairs=PAIRS[1:2], **options)
+    source = subsets(mixture, IRIS.X, None, per_class=True, schema=None, seed=0, **options)
+    train, test = (IRIS.X.iloc[rows] for rows in (np.flatnonzero(source.rank[1] < 30), source.places(30, 1)))
+    expected = bg.compare(mixture, train, None, test, None, methods=PAIRS[1:2]).table["log_score"]
+    np.testing.assert_allclose(study.table["log_score"][1:], expected, rtol=1e-9)
+    assert not {"accuracy", "brier"} & set(study.metrics)
+
+
+def test_numbers_are_scored_as_by_compare():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = X @ [1.0, -2.0] + rng.normal(size=40)
+    options = {"sizes": [12], "repeats": 2, "test": None, "seed": 3}
+    study = bg.study(bg.LinearRegression(), X, y, pairs=PAIRS[3:4], **options)
+    source = subsets(bg.LinearRegression(), X, y, per_class=True, schema=None, **options)
+    train, test = np.flatnonzero(source.rank[1] < 12), source.places(12, 1)
+    assert len(train) == 12
+    expected = bg.compare(bg.LinearRegression(), X[train], y[train], X[test], y[test], methods=PAIRS[3:4]).table
+    columns = ["log_score", "rmse", "crps", "coverage_95", "width_95", "impossible"]
+    np.testing.assert_allclose(study.table[columns].astype(float)[1:], expected[columns].astype(float), rtol=1e-9)
+
+
 def test_json_is_strict_and_the_datatree_has_axes_of_pairs_sizes_and_repeats(study):
     result = json.loads(study.to_json(), parse_constant=pytest.fail)
     assert len(result["table"]) == len(study.table)
