@@ -22,7 +22,7 @@ from bayesgen.errors import (
     check_whole,
     keywords_stated,
 )
-from bayesgen.fitting import Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
+from bayesgen.fitting import SETS_AT_ONCE, Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
 from bayesgen.posteriors import Draws, Entries, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, log_joint_draws, read_rows
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 LEVEL = 0.01  # probability of rejecting any line of the table where all posteriors are right
 MOST_DRAWS = 99  # among which the truth is ranked
-FITS_AT_ONCE = 256  # whose draws are in memory together
 TESTS = {"ECDF band": ecdf_test, "chi-square of normal scores": normal_scores_test}
 HELD_OUT = "held-out row"
 
@@ -271,7 +270,7 @@ def calibrate(
     data = target.summaries(rows, simulations)
     data = data if learned is None else [learned + simulated for simulated in data]
     parts = []
-    for part in chunks(simulations, FITS_AT_ONCE):
+    for part in chunks(simulations, SETS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LabelSwitchingWarning)  # parameters without names are not ranked

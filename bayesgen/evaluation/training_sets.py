@@ -21,7 +21,6 @@ from bayesgen.typing import Bool, Data, Int, Seed, Values
 from .targets import Places
 
 Fits: TypeAlias = FitBatch | Sequence[Fit | BayesgenError]
-ROWS_OF_WORLD = 1000  # test rows of a simulated process, by default
 
 
 class TrainingSets(abc.ABC):
@@ -332,7 +331,7 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
         process, first, second = jax.random.split(key, 3)
         latents.append(program.draw_latents(seed=process))
         training.append(program.simulate(num_rows, seed=first, latents={**latents[-1], **codes}))
-        tested.append(program.simulate(test or ROWS_OF_WORLD, seed=second, latents=latents[-1]))
+        tested.append(program.simulate(test or 1000, seed=second, latents=latents[-1]))
     return Worlds(program, latents, training, tested, rows_per_size)
 
 

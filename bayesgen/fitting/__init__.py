@@ -8,6 +8,7 @@ from .data_sets import with_moments as with_moments
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
+from .many import SETS_AT_ONCE as SETS_AT_ONCE
 from .many import FitBatch, fit_many
 from .many import any_of as any_of
 from .many import is_sparse as is_sparse

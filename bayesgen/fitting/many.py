@@ -16,6 +16,7 @@ from bayesgen.data import Rows, RowsLike, Schema, category_array
 from bayesgen.describe import described
 from bayesgen.errors import (
     BayesgenError,
+    ConstantColumnWarning,
     ConvergenceWarning,
     DataError,
     FitError,
@@ -338,15 +339,16 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         solve = functools.partial(
             _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
         )
-        solution, is_noted = over_chunks(solve, sets.of_each, sets.num_sets, size)
+        solution, is_noted, is_constant = over_chunks(solve, sets.of_each, sets.num_sets, size)
     refused: dict[int, BayesgenError] = {}
     with _each_warning_once(sets.num_sets) as noted:
-        for index in map(int, np.flatnonzero(is_noted)):
-            with noted(index):
+        warned = np.flatnonzero(is_constant & ~is_noted).tolist()  # the first of them has the warning of all
+        for indices in [*([index] for index in np.flatnonzero(is_noted).tolist()), *([warned] if warned else [])]:
+            with noted(*indices):
                 try:
-                    fit_of_set(model, method, sets, index, seed)
+                    fit_of_set(model, method, sets, indices[0], seed)
                 except BayesgenError as refusal:
-                    refused[index] = refusal
+                    refused[indices[0]] = refusal
     for leaf in jax.tree.leaves((solution.parameters, solution.log_evidence)):
         leaf[list(refused)] = np.nan
     return ClosedFits(
@@ -371,17 +373,17 @@ def _solutions(
     schema: Schema,
     method: Method,
     statistics_of: Callable[..., Scaled],
-) -> tuple[ClosedSolution, Bool[Array, " B"]]:
-    """The fits of all sets, and which of them have to be looked at one by one: something is refused, or warned of."""
+) -> tuple[ClosedSolution, Bool[Array, " B"], Bool[Array, " B"]]:
+    """The fits of all sets, which of them may be refused, and which have columns that do not vary."""
 
-    def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
+    def of_set(arrays: Any) -> tuple[ClosedSolution, Array, Array]:
         with noted_conditions() as noted:
             known, statistics = statistics_of(model, schema, shared, arrays)
             scaled = model.with_scale(known, statistics.summaries)
             solution = method.closed_form(model.conjugate(scaled), statistics)
         _, variance, _, of_response = moments_of(scaled)
         is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
-        return solution, any_of([*noted, *is_constant, statistics.class_weights.sum() == 0])
+        return solution, any_of([*noted, statistics.class_weights.sum() == 0]), any_of(is_constant)
 
     return jax.vmap(of_set)(sets)
 
@@ -496,22 +498,22 @@ def _stacked(found: Sequence[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _each_warning_once(num_sets: int) -> Iterator[Callable[[int], contextlib.AbstractContextManager[None]]]:
+def _each_warning_once(num_sets: int) -> Iterator[Callable[..., contextlib.AbstractContextManager[None]]]:
     """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count.
 
-    Warnings of convergence are one, that of the first set: their numbers differ from set to set.
+    Warnings of convergence, and those of constant columns, are one, that of the first set: they differ from set to set.
     """
     found: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
 
     @contextlib.contextmanager
-    def noted(index: int) -> Iterator[None]:
+    def noted(*indices: int) -> Iterator[None]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
         for warning in caught:
             message = str(warning.message)
-            kind = "" if warning.category is ConvergenceWarning else message
-            found.setdefault((warning.category, kind), []).append((index, message))
+            kind = "" if warning.category in (ConvergenceWarning, ConstantColumnWarning) else message
+            found.setdefault((warning.category, kind), []).extend((index, message) for index in indices)
 
     yield noted
     for (category, _), noted_of_sets in found.items():

@@ -42,7 +42,6 @@ from .fit import Fit
 from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
-MOST_TOGETHER = 200  # dimensions of posteriors that are sampled together, whose Hessians are dense
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 
@@ -138,7 +137,8 @@ class NUTS(Method):
         """Coordinates in which posteriors of problems like this one are sampled together; None where there are none."""
         with jax.enable_x64(True):
             density, moving, start = self.density(problem)
-            if not self.precondition or density.dimension > MOST_TOGETHER or density.loops_over_rows:
+            is_large = density.dimension > 200  # Hessians of posteriors that are sampled together are dense
+            if not self.precondition or is_large or density.loops_over_rows:
                 return None
             starts = functools.partial(_starts, moving, start, problem.seed)
             prepared = whitened_at_mode(density, self.num_chains, starts)

@@ -25,10 +25,6 @@ from .maximize import CONVERGED_DECREMENT, LAST_DECREMENT
 from .quasi_newton import LIGHT_OPTIMISATION, begin, climbed, unit_axes
 from .sampler import LEAPFROGS_A_CALL, STATISTICS, Chain, RandomNumbers, advance_sets, draw_numbers, start
 
-SETS_A_CALL = 32  # whose chains are run side by side: more take more memory, and are hardly faster
-MOST_STEPS = 400  # evaluations of a climb
-FEW_DIVERGENCES = 0.02  # share of draws that diverge, at most, of chains that are kept
-
 
 @record
 class Sampled:
@@ -59,7 +55,7 @@ def sample_together(
         keys: a JAX key of each density.
         settings: of the sampler.
     """
-    size = min(SETS_A_CALL, len(keys))
+    size = min(32, len(keys))  # more take more memory, and are hardly faster
     groups = [np.arange(at, at + size).clip(max=len(keys) - 1) for at in range(0, len(keys), size)]
 
     def of_group(places: Any) -> Sampled:
@@ -82,7 +78,7 @@ def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[A
     def of_density(density: LogDensity) -> tuple[AffineMap, Array]:
         dimension, coordinates = len(near.center), Whitened(density, near)
         origin, axes = jnp.zeros(dimension), unit_axes(dimension)
-        climb = climbed(coordinates, origin, axes, begin(np.zeros(dimension)), MOST_STEPS, LAST_DECREMENT)
+        climb = climbed(coordinates, origin, axes, begin(np.zeros(dimension)), 400, LAST_DECREMENT)
         point = climb.point
         curvature = -jax.hessian(coordinates)(point)
         root = jnp.linalg.cholesky(curvature)

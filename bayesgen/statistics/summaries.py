@@ -61,9 +61,6 @@ class Summary(abc.ABC):
         return self
 
 
-ROUNDED_WEIGHT = 1e-12  # share of a weight that is rounding of sums
-
-
 @record
 class Sums(Summary):
     """Weighted sums of the statistics T(x) of an exponential family.
@@ -177,7 +174,7 @@ class Moments(Summary):
 def rest(whole: ClassTable, part: ClassTable) -> ClassTable:
     """The difference of weights, 0 where it is rounding alone."""
     left = whole - part
-    return namespace(left).where(left > ROUNDED_WEIGHT * whole, left, 0.0)
+    return namespace(left).where(left > 1e-12 * whole, left, 0.0)
 
 
 def outer_or_square(delta: ClassTable, is_matrix: bool) -> ClassTable:
