@@ -70,12 +70,13 @@ class LeaveOneOut:
     def to_elpd(self) -> "ELPDData":
         """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""
         import xarray
-        from arviz_stats.utils import ELPDData
+        from arviz_stats import utils
 
+        # ArviZ 1 has a class for each estimator
+        of_estimator: Any = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
         by_row = xarray.DataArray(self.log_scores, dims=["row"])
         k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k, dims=["row"])
-        return ELPDData(
-            kind="loo",
+        return of_estimator(
             elpd=self.total,
             se=self.standard_error,
             p=float(self.in_sample.sum() - self.total),
@@ -85,7 +86,7 @@ class LeaveOneOut:
             warning=k is not None and bool((k > MAX_K).any()),
             good_k=MAX_K,
             elpd_i=by_row,
-            pareto_k=k,  # type: ignore[arg-type]
+            pareto_k=k,
         )
 
 
