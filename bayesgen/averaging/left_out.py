@@ -8,7 +8,7 @@ import scipy.special
 
 from bayesgen.data import Rows, Table, read_table, response_values
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import Fit, ProgramProblem, Summaries
+from bayesgen.fitting import Fit, ProgramProblem, SetsOfRows
 from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, answer_of_rows
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
@@ -176,5 +176,6 @@ def assign_folds(X: Data, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"
 
 def refitted(fit: Fit, rows: Rows) -> Fit:
     """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
-    data = Summaries(fit.concrete, fit.schema, fit.concrete.summarize(fit.schema, rows))
+    sets = SetsOfRows(fit.concrete, fit.schema, rows, None, np.ones((1, rows.num_rows)))
+    data = sets.of_rows(rows, fit.method.needs_rows)
     return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)

@@ -12,10 +12,10 @@ from arviz_stats.base import array_stats
 from bayesgen.averaging import check_trained_on, refitted
 from bayesgen.data import Rows, Schema, Table, read_table
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, PredictionError, keywords_stated
-from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, any_of, is_sparse, moments_of, with_moments
+from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
+from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, SetsOfRows, any_of, is_sparse, moments_of, with_moments
 from bayesgen.models import Conjugate
-from bayesgen.posteriors import At, Draws, chains_joined, chunk_table
+from bayesgen.posteriors import At, Draws, ProcessPosterior, chains_joined, chunk_table
 from bayesgen.prediction import BMA, MAX_K, Rule
 from bayesgen.program import ConcreteModel, log_joint_draws
 from bayesgen.records import by_content
@@ -23,7 +23,7 @@ from bayesgen.runtime import over_chunks, table_chunks
 from bayesgen.statistics import SufficientStatistics, noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
-from .scores import scores_of
+from .scores import scores_by, scores_of
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
@@ -126,20 +126,25 @@ def leave_one_out(
     >>> bg.leave_one_out(fit, X, y).log_scores.round(3).tolist()
     [-0.015, -0.024, -0.075, -0.075, -0.024, -0.015]
     """
-    if not isinstance(fit, Fit):
-        raise PredictionError("leave_one_out takes a result of bayesgen.fit. For an average ask its members.")
+    if not isinstance(fit, Fit) or not isinstance(fit.posterior, ProcessPosterior):
+        raise PredictionError(
+            "leave_one_out takes a result of bayesgen.fit for one model. Ask the members of an average."
+        )
     rule = BMA() if rule is None else rule
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
     if isinstance(fit.posterior, Draws):
         if folds is not None or not isinstance(rule, BMA):
             raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")
-        _check_trained_on(fit, rows)
+        _check_moments(fit, rows)
         return _by_draws(fit, rows)
-    check_trained_on(fit, rows)
+    if fit.summaries is None:
+        _check_moments(fit, rows)
+    else:
+        check_trained_on(fit, rows)
     if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
-    in_sample = _scores(rows, rule, fit)
+    in_sample = scores_by(fit, rule, rows)[0]
     if folds is None and _is_closed(fit, rows, rule):
         return LeaveOneOut(_row_by_row(fit, rows, rule), in_sample)
     return LeaveOneOut(_fold_by_fold(fit, rows, rule, np.arange(rows.num_rows) if folds is None else folds), in_sample)
@@ -153,36 +158,23 @@ def _training_rows(fit: Fit, table: Table) -> Rows:
     return dataclasses.replace(rows, labels=fit.concrete.label_codes(fit.schema, table), weights=table.weights)
 
 
-def _check_trained_on(fit: Fit, rows: Rows) -> None:
-    """Refuse rows other than the training rows of draws, by their weight and by the moments of their columns."""
-    statistics = fit.concrete.summarize(fit.schema, rows)
-    scaled = fit.concrete.with_scale(with_moments(fit.schema, UNKNOWN_MOMENTS), statistics.summaries)
-    pairs = zip(moments_of(scaled), moments_of(fit.schema), strict=True)
-    weights = [(statistics.total_weight, fit.attributes["total_weight"])]
+def _check_moments(fit: Fit, rows: Rows) -> None:
+    """Refuse rows other than the training rows of a fit without summaries, by their weight and their moments."""
+    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
+    data = SetsOfRows(fit.concrete, plain, rows, None, np.ones((1, rows.num_rows))).of_rows(rows)
+    pairs = zip(moments_of(data.scaled_schema), moments_of(fit.schema), strict=True)
+    weights = [(data.total_weight, fit.attributes["total_weight"])]
     known = [pair for pair in (*weights, *pairs) if all(part is not None for part in pair)]
     if not all(np.allclose(*pair, rtol=1e-9, equal_nan=True) for pair in known):
         raise DataError("X= and y= are not the rows that this fit was trained on. Give the training rows.")
 
 
-def _scores(rows: Rows, rule: Rule, fit: Fit) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i), or log p(x_i) without labels, of rows by a fit."""
-    response = fit.concrete.response
-    if response is not None:
-        prediction: Any = rule.respond(fit, response.without(rows))
-        return np.asarray(prediction.log_density(response.values(rows)))
-    prediction = rule.apply(fit, rows)
-    if rows.labels is None:
-        return np.asarray(prediction.log_marginal)
-    own = prediction.log_probabilities[np.arange(rows.num_rows), np.asarray(rows.labels)]
-    return np.where(np.isnan(own), -np.inf, own)  # no class makes the row possible
-
-
 def _is_closed(fit: Fit, rows: Rows, rule: Rule) -> bool:
     """Whether one compiled call takes each row out of the statistics."""
     conjugate = fit.concrete.conjugate(fit.schema)
-    assert fit.summaries is not None
     return bool(
-        fit.concrete.is_traceable
+        fit.summaries is not None
+        and fit.concrete.is_traceable
         and fit.concrete.response is None
         and rule.closed_at is not None
         and conjugate is not None
@@ -246,9 +238,9 @@ def _fold_by_fold(fit: Fit, rows: Rows, rule: Rule, folds: Int[np.ndarray, " n"]
         is_out = folds == fold
         try:
             rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
-        except BayesgenError:
+        except (DataError, FitError):  # the others have no estimate
             continue
-        scores[is_out] = _scores(rows.take(np.flatnonzero(is_out)), rule, rest)
+        scores[is_out] = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))[0]
     return scores
 
 

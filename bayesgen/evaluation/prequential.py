@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from bayesgen.data import Rows, Schema, is_chunked
+from bayesgen.data import Schema, is_chunked
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, keywords_stated
+from bayesgen.errors import DataError, FitError, keywords_stated
 from bayesgen.fitting import (
     UNKNOWN_MOMENTS,
     Exact,
-    Fit,
     Method,
     SetsOfRows,
     any_of,
+    num_sets_at_once,
     read_sets,
     why_separate,
     with_moments,
@@ -33,7 +33,7 @@ from bayesgen.statistics import SufficientStatistics, noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
-from .scores import scores_of
+from .scores import scores_by, scores_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,13 +190,14 @@ Scores: TypeAlias = tuple[Float[np.ndarray, "sequences n"], Float[np.ndarray, "s
 def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     """Log scores and log joint scores of all rows of all sequences; NaN where there is none."""
     assert sets.places is not None
-    has_response = sets.model.response is not None
-    if rule.closed_at is None or has_response or why_separate(sets, method) is not None:
+    has_response, is_average = sets.model.response is not None, rule.closed_at == "predictive"
+    is_refused = is_average and not method.gives_evidence  # by the fits, in words of their own
+    if rule.closed_at is None or has_response or is_refused or why_separate(sets, method) is not None:
         return _one_by_one(sets, method, rule)
     plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
     ask = functools.partial(_tables, sets.shared, model=sets.model, schema=plain, method=method, at=rule.closed_at)
     with jax.enable_x64(True):
-        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, sets.chunks()[0].stop)
+        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, num_sets_at_once(sets.cells_per_set))
     is_unknown |= sets.weights == 0
     codes = None if sets.rows.labels is None else np.asarray(sets.rows.labels)[sets.places]
     given_row, joint = scores_of(tables, codes)
@@ -238,22 +239,8 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
             learned = held.of_rows(sets.rows.take(places[:position]), method.needs_rows)
             row = sets.rows.take(places[position : position + 1])
             try:
-                scores = _score_of_row(method.trained(sets.model, learned, position, False), rule, row)
-            except BayesgenError:  # there is no estimate yet
+                fit = method.trained(sets.model, learned, position, False)
+            except (DataError, FitError):  # there is no estimate yet
                 continue
-            log_scores[index, position], joint[index, position] = scores
+            (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)
     return log_scores, joint
-
-
-def _score_of_row(fit: Fit, rule: Rule, row: Rows) -> tuple[float, float]:
-    """log p(y | x) and log p(x, y) of one row by a fit; NaN where x is not modelled."""
-    response = fit.concrete.response
-    if response is not None:
-        answer = rule.respond(fit, response.without(row))
-        given_row = float(np.ravel(answer.log_density(response.values(row)))[0])
-        return given_row, np.nan if answer.log_marginal is None else given_row + float(answer.log_marginal[0])
-    prediction = rule.apply(fit, row)
-    if not len(fit.classes):
-        return float(prediction.log_marginal[0]), float(prediction.log_marginal[0])
-    given_row = float(prediction.log_probabilities[0, int(row.codes[0])])
-    return given_row, given_row + float(prediction.log_marginal[0])

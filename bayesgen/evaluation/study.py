@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import hashlib
+import inspect
 import itertools
 import json
 import os
@@ -291,7 +293,7 @@ def study(
         source = subsets(first, X, y, schema=schema, **drawn)
     config = plain(
         {
-            "models": {name: repr(model) for name, model in by_name.items()},
+            "models": {name: _stated(model) for name, model in by_name.items()},
             "pairs": [[repr(method), repr(rule)] for method, rule in asked],
             "sizes": sizes,
             "repeats": repeats,
@@ -376,6 +378,17 @@ class _Units:
 
 
 TEXTS = (*KEYS, "refused")  # columns that are not numbers to be scored
+
+
+def _stated(model: Any) -> str:
+    """A model in words; of a program of one's own with a digest of its source, by which an edited one is another."""
+    if not isinstance(model, GenerativeProgram):
+        return repr(model)
+    try:
+        source = inspect.getsource(model.function)
+    except (OSError, TypeError):  # typed into an interpreter, or no plain function
+        return repr(model)
+    return f"{model!r}, source {hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
 def _as_json(value: Any) -> Any:

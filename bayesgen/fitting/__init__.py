@@ -3,6 +3,7 @@
 from .data_sets import UNKNOWN_MOMENTS as UNKNOWN_MOMENTS
 from .data_sets import SetsOfRows as SetsOfRows
 from .data_sets import moments_of as moments_of
+from .data_sets import num_sets_at_once as num_sets_at_once
 from .data_sets import read_sets as read_sets
 from .data_sets import with_moments as with_moments
 from .exact import Exact

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_table
+from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_table, warn_of_unknown
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, Recipe
-from bayesgen.runtime import table_chunks
+from bayesgen.runtime import TABLE_CELLS
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Data, Float, Int, Values
 
@@ -84,9 +84,15 @@ class DataSets(abc.ABC):
     def cells_per_set(self) -> float:
         """Number of cells from which the statistics of one set are computed."""
 
-    def chunks(self) -> list[slice]:
-        """Successive sets whose arrays fit memory together."""
-        return table_chunks(self.num_sets, self.cells_per_set)
+    @property
+    def are_alike(self) -> bool:
+        """Whether the statistics of all sets have the shapes of the example."""
+        return True
+
+
+def num_sets_at_once(cells_per_set: float) -> int:
+    """Number of sets of so many cells whose arrays fit memory together."""
+    return max(1, int(TABLE_CELLS / max(1.0, cells_per_set)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,6 +171,11 @@ class SetsOfSummaries(DataSets):
     @property
     def example(self) -> SufficientStatistics:
         return self.sets[0].statistics
+
+    @property
+    def are_alike(self) -> bool:
+        form = [jax.tree.map(np.shape, each.statistics) for each in self.sets]
+        return all(each.statistics.is_complete for each in self.sets) and all(shapes == form[0] for shapes in form)
 
     @property
     def shared(self) -> None:
@@ -255,6 +266,7 @@ def _of_table(
     found = model.infer_schema(table, table.labels, declared)
     concrete = model.concrete(found)
     rows = dataclasses.replace(concrete.read(found, table), labels=concrete.label_codes(found, table))
+    warn_of_unknown(table.unknown_cells)
     return SetsOfRows(concrete, found, rows, places, weights)
 
 

@@ -19,7 +19,6 @@ from bayesgen.errors import (
     ConstantColumnWarning,
     ConvergenceWarning,
     DataError,
-    FitError,
     PredictionError,
     keywords_stated,
     warn,
@@ -34,13 +33,21 @@ from bayesgen.runtime import (
     interrupts_kept,
     over_chunks,
     requested,
-    table_chunks,
     used,
 )
 from bayesgen.statistics import noted_conditions
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
 
-from .data_sets import UNKNOWN_MOMENTS, DataSets, Scaled, SetsOfRows, moments_of, read_sets, with_moments
+from .data_sets import (
+    UNKNOWN_MOMENTS,
+    DataSets,
+    Scaled,
+    SetsOfRows,
+    moments_of,
+    num_sets_at_once,
+    read_sets,
+    with_moments,
+)
 from .export import axes, datatree
 from .fit import Fit
 from .nuts import NUTS
@@ -184,7 +191,7 @@ class ClosedFits(FitBatch):
     def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
         if is_sparse(rows) or not self.solution.can(at):
             return None
-        size = table_chunks(len(self), rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))[0].stop
+        size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
         with jax.enable_x64(True):
             table, is_noted = over_chunks(
                 lambda solution: _tables(solution, rows, at=at), self.solution, len(self), size
@@ -316,6 +323,8 @@ def why_separate(sets: DataSets, method: Method) -> str | None:
     concrete, statistics = sets.model, sets.example
     if not concrete.is_traceable:
         return f"one by one: {type(concrete).__name__} is not traceable"
+    if not sets.are_alike:
+        return "one by one: labels or cells are missing in some sets"
     conjugate = concrete.conjugate(concrete.with_scale(sets.schema, statistics.summaries))
     if not method.has_closed_form(conjugate):
         return f"one by one: {type(method).__name__} has no closed form of this model"
@@ -333,7 +342,7 @@ def fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: 
 
 
 def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
-    size = sets.chunks()[0].stop
+    size = num_sets_at_once(sets.cells_per_set)
     with jax.enable_x64(True):
         plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
         solve = functools.partial(
@@ -394,6 +403,7 @@ def _separate_fits(
     fits: list[Fit | None] = []
     found: list[dict[str, Any] | None] = []
     refused: dict[int, BayesgenError] = {}
+    num_together = 0
     with _each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
         for index, make in enumerate(_makers(model, method, sets, seed)):
             fit = None
@@ -404,6 +414,7 @@ def _separate_fits(
                     refused[index] = refusal
             is_short = are_summaries and fit is not None and fit.is_sampled
             found.append(None if fit is None else _numbers_of(fit, is_short))
+            num_together += make.func is _fit_of_chains and fit is not None
             fits.append(None if is_short else fit)
             advance(1)
     if len(refused) == sets.num_sets:
@@ -416,14 +427,17 @@ def _separate_fits(
         parameters=numbers["parameters"],
         log_evidence=numbers["log_evidence"],
         refused=refused,
-        attributes={"path": path, "device": used()},
+        attributes={
+            "path": f"{num_together} of {sets.num_sets} sampled together" if num_together else path,
+            "device": used(),
+        },
         seed=seed,
         fits=fits,
         diagnostics=numbers["diagnostics"],
     )
 
 
-def _makers(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> Iterator[Callable[[], Fit]]:
+def _makers(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> Iterator[functools.partial[Fit]]:
     """For each set a function that makes its fit; those of chains, by blocks of sets that are sampled together."""
     alone = [functools.partial(fit_of_set, model, method, sets, index, seed) for index in range(sets.num_sets)]
     prepared = None
@@ -463,10 +477,7 @@ def _problem_of(method: Method, sets: DataSets, index: int, seed: Seed) -> Progr
     """
     summaries = sets.summaries(index, method.needs_rows)
     problem = ProgramProblem(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
-    refusal = method.refusal(problem)
-    if refusal is not None:
-        raise FitError(refusal)
-    return problem
+    return problem.ready_for(method)
 
 
 def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:

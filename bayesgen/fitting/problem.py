@@ -63,6 +63,10 @@ class ProgramProblem(Problem[Fit]):
         return self.data.model.has_labels
 
     def solved_by(self, method: "Method") -> Fit:
+        return method.solve(self.ready_for(method))
+
+    def ready_for(self, method: "Method") -> "ProgramProblem":
+        """The problem of the model that its data select, which the method does not refuse."""
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
         problem, model = self, self.data.model.selected_by(self.data.statistics)
@@ -71,7 +75,7 @@ class ProgramProblem(Problem[Fit]):
         refusal = method.refusal(problem)
         if refusal is not None:
             raise FitError(refusal)
-        return method.solve(problem)
+        return problem
 
     def refusal_of(self, method: "Method") -> str | None:
         """The reason why the method cannot solve the problem, as far as it is known before fitting; else None."""

@@ -100,3 +100,18 @@ def test_other_rows_are_refused():
         bg.leave_one_out(fit, X, y, folds=[0, 1])
     with pytest.raises(bg.PredictionError, match="point estimate"):
         bg.leave_one_out(bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP()), X, y)
+
+
+def test_rows_without_labels_and_fits_without_summaries_are_scored_by_refits():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(11, 2))
+    y = np.array(["a", "b"] * 5 + [None], object)
+    X[y == "a"] += 2
+    fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP())
+    scores = bg.leave_one_out(fit, X, y, rule=bg.PlugIn()).log_scores
+    rest = bg.fit(bg.NaiveBayes(), X[:10], y[:10], method=bg.MAP(), schema=fit.schema)
+    np.testing.assert_allclose(scores[10], bg.predict(rest, X[10:], rule=bg.PlugIn()).log_marginal[0], rtol=1e-9)
+    assert (scores[:10] <= 0).all()
+    with pytest.raises(bg.PredictionError, match="one model"):
+        average = bg.fit(bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()]), X[:10], y[:10], method=bg.Exact())
+        bg.leave_one_out(average, X[:10], y[:10])

@@ -77,6 +77,23 @@ def test_a_number_is_scored_given_its_row():
     np.testing.assert_allclose(result.log_joint_scores.sum(), bg.fit(model, X, y, method=bg.Exact()).log_evidence)
 
 
+def test_an_average_of_points_is_refused():
+    X, y = [[1.0], [2.0], [3.0], [5.0]], ["a", "b", "a", "b"]
+    with pytest.raises(bg.PredictionError, match="point estimate"):
+        bg.prequential(bg.NaiveBayes(), X, y, pairs=[(bg.MAP(), bg.BMA())])
+
+
+def test_rows_of_a_mixture_are_scored_by_their_density():
+    X = np.random.default_rng(2).normal(size=(7, 2))
+    model = bg.Mixture(bg.GaussianDiscriminant("tied-spherical"), 2)
+    result = bg.prequential(model, X, pairs=[(bg.MAP(), bg.PlugIn())])
+    fit = bg.fit(model, X[:6], method=bg.MAP(), schema=bg.fit(model, X, method=bg.MAP()).schema, seed=6)
+    np.testing.assert_allclose(
+        result.log_scores[6], bg.predict(fit, X[6:], rule=bg.PlugIn()).log_marginal[0], rtol=1e-6
+    )
+    np.testing.assert_array_equal(result.log_scores, result.log_joint_scores)
+
+
 def test_what_has_no_order_is_refused():
     X, y = [[1.0], [2.0], [3.0]], ["a", "b", "a"]
     with pytest.raises(bg.DataError, match="positions 0 to 2 once"):

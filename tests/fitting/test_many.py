@@ -209,6 +209,21 @@ def test_summaries_of_chains_are_kept_in_their_place(chains):
         bg.predict(kept, X, rule=bg.BMA())
 
 
+def test_sets_that_a_single_fit_refuses_or_selects_for_are_treated_alike():
+    X, y = sets_of_three_sizes()[1]
+    weights = np.ones((2, len(y)))
+    with pytest.raises(bg.FitError, match="structure='average'"):
+        bg.fit_many(bg.NaiveBayes(structure="average"), X, y, weights=weights, method=bg.NUTS(num_samples=50))
+    missing = X.copy()
+    missing[2, 0] = np.nan
+    sets = [bg.summarize(bg.NaiveBayes(), rows, y) for rows in (X, missing)]
+    batch = bg.fit_many(bg.NaiveBayes(), sets, method=bg.Exact())
+    close(
+        batch.log_evidence, [bg.fit(bg.NaiveBayes(), rows, y, method=bg.Exact()).log_evidence for rows in (X, missing)]
+    )
+    assert "one by one" in batch.attributes["path"]
+
+
 def test_what_is_no_batch_is_refused():
     X, y = sets_of_three_sizes()[0]
     with pytest.raises(bg.DataError, match=r"shape \(7,\), and 7 rows want \(B, 7\)"):
