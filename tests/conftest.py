@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import pathlib
 import signal
+import sys
 
 # Threads of BLAS wait for each other's tiny products by spinning, and the workers of pytest-xdist use all cores anyway.
 # Before NumPy is imported, which reads it once.
@@ -12,7 +13,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import type_checker
 
-CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
+# what one version has compiled may crash another one
+VERSIONS = f"{importlib.metadata.version('jaxlib')}-{sys.version_info.major}.{sys.version_info.minor}"
+CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / f"jax-{VERSIONS}"
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # many programs are made again

@@ -14,7 +14,6 @@ from bayesgen.data import Rows, Schema, Table, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
 from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, SetsOfRows, any_of, is_sparse, moments_of, with_moments
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import At, Draws, ProcessPosterior, chains_joined, chunk_table
 from bayesgen.prediction import BMA, MAX_K, Rule
 from bayesgen.program import ConcreteModel, log_joint_draws
@@ -189,12 +188,11 @@ def _row_by_row(fit: Fit, rows: Rows, rule: Rule) -> Float[np.ndarray, " n"]:
     assert fit.summaries is not None and rule.closed_at is not None
     num_classes = max(1, len(fit.classes))
     cells = num_classes * sum(np.prod(np.shape(values)[1:]) ** 2 for values in rows.values.values())
-    prior = fit.concrete.conjugate(fit.schema)
     plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
     leave_out = functools.partial(
         _left_out,
         fit.summaries.statistics,
-        prior,
+        moments_of(fit.schema),
         model=fit.concrete,
         schema=plain,
         method=fit.method,
@@ -211,7 +209,7 @@ def _row_by_row(fit: Fit, rows: Rows, rule: Rule) -> Float[np.ndarray, " n"]:
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
 def _left_out(
     statistics: SufficientStatistics,
-    prior: Conjugate,
+    moments: Any,
     rows: Rows,
     *,
     model: ConcreteModel,
@@ -220,6 +218,8 @@ def _left_out(
     at: At,
 ) -> tuple[Float[Array, "n K"], Bool[Array, " n"]]:
     """The table of log-joints of each row by the fit of all others, and where that has no estimate."""
+
+    prior = model.conjugate(with_moments(schema, moments))
 
     def of_row(row: Rows) -> tuple[Array, Array]:
         alone = jax.tree.map(lambda cell: cell[None], row)
