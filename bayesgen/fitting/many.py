@@ -57,6 +57,7 @@ from .summaries import Summaries
 if TYPE_CHECKING:
     from xarray import DataTree
 
+SAMPLES_TOGETHER = False  # some batches of more than 32 sets did not end: see `_makers`
 SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
 
 
@@ -441,7 +442,7 @@ def _makers(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> Iterat
     """For each set a function that makes its fit; those of chains, by blocks of sets that are sampled together."""
     alone = [functools.partial(fit_of_set, model, method, sets, index, seed) for index in range(sets.num_sets)]
     prepared = None
-    if isinstance(method, NUTS):
+    if SAMPLES_TOGETHER and isinstance(method, NUTS):
         with contextlib.suppress(BayesgenError):
             prepared = method.common_coordinates(_problem_of(method, sets, 0, seed))
     if not isinstance(method, NUTS) or prepared is None:
