@@ -289,8 +289,8 @@ def fit_many(
         progress: whether to show progress on standard error; None means in a terminal.
         device: as `fit` takes it.
 
-    Exact and point fits of complete data are made by one compiled call. Chains by `NUTS` of posteriors of one structure
-    take their steps side by side. Other fits are made one by one; `batch.attributes["path"]` says which.
+    Exact and point fits of complete data are made by one compiled call, other fits one by one;
+    `batch.attributes["path"]` says which.
 
     Raises:
         DataError: weights of another shape; columns that differ between sets.
