@@ -22,7 +22,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # many
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads where an operation comes from
 # Most programs of tests run for less time than they are compiled for. XLA ends a process for a flag it does not know.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-if importlib.metadata.version("jaxlib").startswith("0.10."):
+if importlib.metadata.version("jaxlib").startswith("0.9."):
     # Compiling takes half the time by the older emitters, and less again on one core where all are busy.
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHE_ROWS, Traced, over_chunks
+from bayesgen.runtime import CACHE_ROWS, Traced, inner_jaxprs, over_chunks
 from bayesgen.typing import Array, Int
 
 from .structure import Arrays
@@ -165,7 +165,7 @@ class _Reader:
             called = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
             if equation.primitive.name in _CALLS and len(called) == 1:
                 made = self.read(called[0].jaxpr, called[0].consts, operands)
-            elif any(jaxprs_in_params(equation.params)):
+            elif any(inner_jaxprs(equation)):
                 made = self._read_within(equation, operands)
             else:
                 lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
@@ -183,7 +183,7 @@ class _Reader:
         self.find(operands)
         if name == "scan":
             return self._read_scan(equation.params, operands)
-        for jaxpr in jaxprs_in_params(equation.params) if name in ("cond", "while") else ():
+        for jaxpr in inner_jaxprs(equation) if name in ("cond", "while") else ():
             of_branch = [_unknown([operand]) for operand in operands[1:]]
             arguments = of_branch if name == "cond" else [everything] * len(jaxpr.invars)
             self.read(jaxpr, [None] * len(jaxpr.constvars), arguments)

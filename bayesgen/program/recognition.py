@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayesgen.errors import ModelError
-from bayesgen.runtime import Traced, needed_equations
+from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
 from .structure import Plan
@@ -284,7 +284,7 @@ def _depends_on_position(equation: JaxprEqn, size: int) -> bool:
         return True
     return any(
         _depends_on_position(part, size)
-        for inner in jaxprs_in_params(equation.params)
+        for inner in inner_jaxprs(equation)
         for part in needed_equations(inner, inner.outvars)
     )
 

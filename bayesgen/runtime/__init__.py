@@ -17,7 +17,7 @@ from .chunking import (
     padded_size,
     table_chunks,
 )
-from .compilation import OwnedJit, Traced, compiled, needed_equations
+from .compilation import OwnedJit, Traced, compiled, inner_jaxprs, needed_equations
 from .devices import carrying, check_not_forked, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
@@ -63,6 +63,7 @@ __all__ = [
     "generator",
     "in_batches",
     "in_threads",
+    "inner_jaxprs",
     "interruptibly",
     "interrupts_kept",
     "needed_equations",

@@ -35,6 +35,13 @@ def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn
     return equations[::-1]
 
 
+def inner_jaxprs(equation: JaxprEqn) -> list[Jaxpr]:
+    """The bodies and branches of an equation that has them."""
+    leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr | Jaxpr))
+    closed = [leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf for leaf in leaves]
+    return [leaf for leaf in closed if isinstance(leaf, Jaxpr)]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Traced:
     """A function of arrays, traced for arguments of certain shapes and evaluated by NumPy.

@@ -6,12 +6,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.program import OfStatistics, Prior, ProgramDensity
 from bayesgen.program.rows import summarize_rows
+from bayesgen.runtime import inner_jaxprs
 from program.programs import Bound, reference_density
 
 sample, normal, exp = numpyro.sample, dist.Normal, jnp.exp
@@ -109,7 +109,7 @@ def decompositions(jaxpr):
     for equation in jaxpr.eqns:
         if equation.primitive.name == "cholesky":
             found.append(int(np.prod(equation.invars[0].aval.shape[:-2])))
-        for inner in jaxprs_in_params(equation.params):
+        for inner in inner_jaxprs(equation):
             found += decompositions(inner)
     return found
 

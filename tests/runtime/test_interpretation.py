@@ -108,7 +108,7 @@ FUNCTIONS = {
     "algebra": lambda a, b, p, i, j: (jnp.linalg.cholesky(a.T @ a), jnp.linalg.inv(a.T @ a)),
     "random numbers": lambda a, b, p, i, j: jax.random.normal(jax.random.key(i[0]), (3,)),
     "derivatives": lambda a, b, p, i, j: jax.grad(lambda x: jax.nn.softplus(x @ b.T).sum())(a),
-    "constants": lambda a, b, p, i, j: (jnp.asarray(A) + a, jnp.float32(1.5), jnp.asarray(np.arange(3))[i]),
+    "constants": lambda a, b, p, i, j: (jnp.asarray(A, a.dtype) + a, jnp.float32(1.5), jnp.asarray(np.arange(3))[i]),
 }
 
 
