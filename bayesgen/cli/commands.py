@@ -5,15 +5,14 @@ import functools
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TextIO, TypeAlias, TypeVar
+from typing import Any, TextIO, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -37,7 +36,6 @@ from bayesgen.models import (
     NaiveBayesRegression,
 )
 from bayesgen.report import (
-    ColumnAsRead,
     can_encode,
     column_table,
     columns_as_read,
@@ -49,71 +47,11 @@ from bayesgen.report import (
 from bayesgen.runtime import interruptibly
 
 from .interruption import undone_unless_finished
-from .names import CovarianceName, MethodName, ModelName, TaskName
+from .names import CovarianceName, ModelName, TaskName
+from .options import CompareOptions, Options, StudyOptions, command_line
 
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """The options of `bayesgen compare`, as given; None means the default."""
-
-    data: str
-    target: str | None = None
-    drop: tuple[str, ...] = ()
-    sequences: tuple[str, ...] = ()
-    task: TaskName = TaskName.CLASSIFICATION
-    models: tuple[str, ...] | None = None
-    covariance: str | None = None
-    bins: int | None = None
-    test_size: float | None = None
-    per_class: int | None = None
-    methods: tuple[str, ...] = tuple(MethodName)
-    seed: int = 0
-    missing: tuple[str, ...] = ()
-    unknown: str | None = None
-    command: ClassVar[str] = "compare"
-
-    def command_line(self) -> str:
-        """The command with these options."""
-        pairs = ((option, str(value)) for option, values in self.named.items() for value in values if value is not None)
-        return shlex.join(["bayesgen", self.command, self.data, *(word for pair in pairs for word in pair)])
-
-    @property
-    def named(self) -> dict[str, Sequence[object]]:
-        """The values of the options by name."""
-        return {
-            "--target": [self.target],
-            "--drop": self.drop,
-            "--sequence": self.sequences,
-            "--task": [self.task],
-            "--missing": self.missing,
-            "--unknown": [self.unknown],
-            "--model": self.models or (),
-            "--covariance": [self.covariance],
-            "--bins": [self.bins],
-            "--test-size": [self.test_size],
-            "--per-class": [self.per_class],
-            "--methods": [",".join(self.methods)],
-            "--seed": [self.seed],
-        }
-
-
-@dataclass(frozen=True)
-class StudyOptions(CompareOptions):
-    """The options of `bayesgen study`, as given; None means the default. The test rows are those not learned from."""
-
-    sizes: tuple[int, ...] = (5, 10, 20)
-    repeats: int = 50
-    command: ClassVar[str] = "study"
-
-    @property
-    def named(self) -> dict[str, Sequence[object]]:
-        own: dict[str, Sequence[object]] = {"--sizes": [",".join(map(str, self.sizes))], "--repeats": [self.repeats]}
-        return super().named | own
-
-
-Options = TypeVar("Options", bound=CompareOptions)
 AVERAGED = (CovarianceName.FULL, CovarianceName.TIED, CovarianceName.DIAG, CovarianceName.SPHERICAL)
-MODELS: Mapping[str, Callable[[CompareOptions, Dataset], Any]] = {
+MODELS: Mapping[str, Callable[[Options, Dataset], Any]] = {
     ModelName.NAIVE_BAYES: lambda options, dataset: NaiveBayes(_families(options)),
     ModelName.NAIVE_BAYES_AVERAGE: lambda options, dataset: NaiveBayes(_families(options), structure="average"),
     ModelName.GDA: lambda options, dataset: GaussianDiscriminant(str(options.covariance or CovarianceName.FULL)),
@@ -129,7 +67,7 @@ class Task(abc.ABC):
     """The kind of prediction: classes or numbers."""
 
     @abc.abstractmethod
-    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
         """The models by default."""
 
     @abc.abstractmethod
@@ -137,14 +75,14 @@ class Task(abc.ABC):
         """The rows to learn from and to test on."""
 
     @abc.abstractmethod
-    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+    def schema(self, options: Options, dataset: Dataset) -> Schema:
         """Declarations for columns and labels."""
 
     @abc.abstractmethod
     def description(self, options: CompareOptions, split: Split) -> str:
         """The prediction in words, for the title."""
 
-    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+    def notes(self, options: Options, dataset: Dataset) -> list[str]:
         """Notes on possible mistakes: columns that hardly repeat."""
         named = [
             f"{column.name!r} ({column.values:,} values in {len(dataset.y):,} rows)"
@@ -166,11 +104,11 @@ class Task(abc.ABC):
 class ClassificationTask(Task):
     """Prediction of classes."""
 
-    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
+    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
         """One model, since NUTS compiles for each: gda where all columns are numbers and --bins is not given."""
         if options.bins is not None:
-            return (ModelName.NAIVE_BAYES,)
-        return (ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES,)
+            return [ModelName.NAIVE_BAYES]
+        return [ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES]
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         """A split with classes in proportion, or the first rows of each class."""
@@ -181,7 +119,7 @@ class ClassificationTask(Task):
         except DataError as refusal:
             raise DataError(f"{refusal} {_hint_of_regression(dataset)}".strip()) from refusal
 
-    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+    def schema(self, options: Options, dataset: Dataset) -> Schema:
         """Columns of sequences, classes of the whole file, and its values unless unknown ones are missing."""
         declared = dataset.declare(options.sequences)
         return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
@@ -193,7 +131,7 @@ class ClassificationTask(Task):
         bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
         return f"{len(classes)} classes of {options.target} ({names}){bins}"
 
-    def notes(self, options: CompareOptions, dataset: Dataset) -> list[str]:
+    def notes(self, options: Options, dataset: Dataset) -> list[str]:
         """Also: gda without real columns, bins without real columns, and numbers that are taken as classes."""
         gaussian = [name for name in options.models or () if name in (ModelName.GDA, ModelName.GDA_AVERAGE)]
         same_model = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
@@ -207,7 +145,7 @@ class ClassificationTask(Task):
         return [note for note in notes if note]
 
 
-def _families(options: CompareOptions) -> dict[str, Family]:
+def _families(options: Options) -> dict[str, Family]:
     """Families of columns of numbers; empty for the default, a normal one."""
     return {} if options.bins is None else {"real": DirichletHistogram(options.bins)}
 
@@ -239,7 +177,7 @@ def _check_numbers(y: pd.Series) -> None:
     )
 
 
-def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | None:
+def _encoder(options: Options, dataset: Dataset) -> ColumnTransformer | None:
     """An encoder of columns of texts: an indicator for each value but the first, and for missing cells.
 
     None where all columns are numbers. Values that training rows lack have an indicator if they are declared, and count
@@ -263,14 +201,14 @@ def _encoder(options: CompareOptions, dataset: Dataset) -> ColumnTransformer | N
 class RegressionTask(Task):
     """Prediction of a number."""
 
-    def default_models(self, options: CompareOptions, dataset: Dataset) -> tuple[str, ...]:
-        return (ModelName.LINEAR,)
+    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
+        return [ModelName.LINEAR]
 
     def split(self, options: CompareOptions, dataset: Dataset) -> Split:
         _check_numbers(dataset.y)
         return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
 
-    def schema(self, options: CompareOptions, dataset: Dataset) -> Schema:
+    def schema(self, options: Options, dataset: Dataset) -> Schema:
         """The name of the target, and values of the whole file."""
         response = ResponseColumn(str(dataset.y.name))
         if options.unknown == "missing":
@@ -292,88 +230,52 @@ TASKS: Mapping[str, Task] = {
 }
 
 
-def run_compare(options: CompareOptions, *, as_json: bool, out: Path | None) -> int:
-    """Run `bayesgen compare` and return its exit status: 0, or 1 where data or models were refused."""
-
-    def write(result: tuple[Comparison, str, list[ColumnAsRead]], folder: Path) -> None:
-        _write(_files_of_comparison(result[0], TASKS[options.task]), folder)
-
-    def show_result(result: tuple[Comparison, str, list[ColumnAsRead]]) -> None:
-        comparison, title, columns = result
-        show(comparison, title, Console(), column_table(columns))
-
-    return _run(lambda: _compare(options), lambda result: result[0], write, show_result, as_json, out)
+Files: TypeAlias = Mapping[str, Callable[[Path], object]]
+"""Name of a file -> function that writes the file."""
 
 
-def run_study(options: StudyOptions, *, as_json: bool, out: Path | None) -> int:
-    """Run `bayesgen study` and return its exit status: 0, or 1 where data or models were refused."""
-    title = f"{Path(options.data).name}: {options.repeats} training sets of each size, seed {options.seed}"
-    return _run(
-        lambda: _study(options, out),
-        lambda result: result,
-        lambda result, folder: _write(_files_of_study(result), folder),
-        lambda result: show_study(result, title, Console()),
-        as_json,
-        out,
-    )
+@dataclass(frozen=True)
+class Outcome:
+    """What a command made.
+
+    Attributes:
+        result: the comparison, or the study.
+        show: prints it on a console.
+        files: the files of its folder.
+    """
+
+    result: Comparison | Study
+    show: Callable[[Console], None]
+    files: Callable[[], Files]
 
 
-Result = TypeVar("Result")
-
-
-def _run(
-    work: Callable[[], Result],
-    record: Callable[[Result], Comparison | Study],
-    write: Callable[[Result, Path], None],
-    show_result: Callable[[Result], None],
-    as_json: bool,
-    out: Path | None,
-) -> int:
-    """Do the work of a command, write its files, show its result; the exit status."""
+def run(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
+    """Do the work of a command, write its files, show its result; the exit status, 1 where it was refused."""
     messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
     try:
         with ExitStack() as contexts:
             contexts.enter_context(_warnings_on(messages))
             if out is not None:
                 contexts.enter_context(_folder(out))
-            result = interruptibly(work)
+            outcome = interruptibly(work)
             if out is not None:
-                write(result, out)
+                _write(outcome.files(), out)
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
     if as_json:
-        print(_json(record(result).to_dict(), sys.stdout.encoding))
+        print(_json(outcome.result.to_dict(), sys.stdout.encoding))
     else:
-        show_result(result)
+        outcome.show(Console())
         if out is not None:
             messages.print(f"The whole result is in {out}.", style="dim", markup=False)
     return 0
 
 
-def _pairs(options: CompareOptions) -> list[Pair]:
-    return [pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods]
+OfCommand = TypeVar("OfCommand", bound=Options)
 
 
-def _study(options: StudyOptions, out: Path | None) -> Study:
-    """The study; with a folder its units are kept there."""
-    dataset, task, options = _loaded(options)
-    for note in task.notes(options, dataset):
-        warn(note)
-    return study(
-        {name: MODELS[name](options, dataset) for name in options.models or ()},
-        dataset.X,
-        dataset.y,
-        sizes=options.sizes,
-        repeats=options.repeats,
-        pairs=_pairs(options),
-        schema=task.schema(options, dataset),
-        seed=options.seed,
-        out=out,
-    )
-
-
-def _loaded(options: Options) -> tuple[Dataset, Task, Options]:
+def _loaded(options: OfCommand) -> tuple[Dataset, Task, OfCommand]:
     """The data, the kind of prediction, and the options with their defaults, some of which depend on the data."""
     dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
     dataset, task = dataset.without(options.drop), TASKS[options.task]
@@ -381,34 +283,67 @@ def _loaded(options: Options) -> tuple[Dataset, Task, Options]:
     return dataset, task, replace(options, target=str(dataset.y.name), models=models)
 
 
-def _compare(options: CompareOptions) -> tuple[Comparison, str, list[ColumnAsRead]]:
-    """The comparison, its title, and how columns were read."""
+def _asked(options: Options, dataset: Dataset) -> tuple[dict[str, Any], list[Pair]]:
+    """Models by name, and pairs of methods and rules."""
+    pairs = [pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods]
+    return {name: MODELS[name](options, dataset) for name in options.models or ()}, pairs
+
+
+def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
+    """The study; with a folder its units are kept there."""
+    dataset, task, options = _loaded(options)
+    for note in task.notes(options, dataset):
+        warn(note)
+    models, pairs = _asked(options, dataset)
+    result = study(
+        models,
+        dataset.X,
+        dataset.y,
+        sizes=tuple(map(int, options.sizes.split(","))),
+        repeats=options.repeats,
+        pairs=pairs,
+        schema=task.schema(options, dataset),
+        seed=options.seed,
+        out=out,
+    )
+    title = f"{Path(options.data).name}: {options.repeats} training sets of each size, seed {options.seed}"
+    return Outcome(result, lambda console: show_study(result, title, console), lambda: _files_of_study(result))
+
+
+def compare_answers(options: CompareOptions) -> Outcome:
+    """The comparison on test rows, and how columns were read."""
     dataset, task, options = _loaded(options)
     if options.per_class is None:
         options = replace(options, test_size=options.test_size or TEST_SIZE)
     split = task.split(options, dataset)
     for note in task.notes(options, dataset):
         warn(note)
-    schema = task.schema(options, dataset)
+    (models, pairs), schema = _asked(options, dataset), task.schema(options, dataset)
     columns = columns_as_read(dataset, schema)
     comparison = compare(
-        {name: MODELS[name](options, dataset) for name in options.models or ()},
+        models,
         split.X_train,
         split.y_train,
         split.X_test,
         split.y_test,
-        methods=_pairs(options),
+        methods=pairs,
         seed=options.seed,
         schema=schema,
     ).with_costs(split.X_test)
-    file = Path(options.data)
     config = {
-        "command": options.command_line(),
+        "command": command_line("compare", options),
         "options": asdict(options),
-        "data_sha256": None if options.data in DATASET_NAMES else hashlib.sha256(file.read_bytes()).hexdigest(),
+        "data_sha256": None
+        if options.data in DATASET_NAMES
+        else hashlib.sha256(Path(options.data).read_bytes()).hexdigest(),
         "columns": [asdict(column) for column in columns],
     }
-    return replace(comparison, config=config | dict(comparison.config)), _title(options, task, split), columns
+    result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, task, split)
+    return Outcome(
+        result,
+        lambda console: show(result, title, console, column_table(columns)),
+        lambda: _files_of_comparison(result, task),
+    )
 
 
 def _title(options: CompareOptions, task: Task, split: Split) -> str:
@@ -433,10 +368,6 @@ def _folder(path: Path) -> Iterator[None]:
     with undone_unless_finished(remove):
         path.mkdir(parents=True, exist_ok=True)
         yield
-
-
-Files: TypeAlias = Mapping[str, Callable[[Path], object]]
-"""Name of a file -> function that writes the file."""
 
 
 def _files_of_comparison(comparison: Comparison, task: Task) -> Files:

@@ -1,0 +1,238 @@
+"""The options of the commands, each stated once: the fields of a dataclass are the options of its command.
+
+This module imports Typer alone; commands import the rest when they run, so that `--help` is quick.
+"""
+
+import dataclasses
+import functools
+import inspect
+import shlex
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from .names import MODELS_OF, CovarianceName, MethodName, ModelName, TaskName, UnknownName
+
+
+def _split_methods(values: list[str]) -> list[str]:
+    """Comma-separated and repeated names as one list, in the order in which they are shown."""
+    names = {name.strip().lower() for value in values for name in value.split(",") if name.strip()}
+    unknown = names - set(MethodName)
+    if unknown or not names:
+        known = ", ".join(MethodName)
+        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {known}.")
+    return [name for name in MethodName if name in names]
+
+
+def _check_sizes(value: str) -> str:
+    """Comma-separated positive whole numbers, checked."""
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in value.split(",")):
+        raise typer.BadParameter(f"{value!r} has to be numbers such as 5,10,20.")
+    return value
+
+
+def _check_share(value: float | None) -> float | None:
+    """A share between 0 and 1, checked."""
+    if value is not None and not 0 < value < 1:
+        raise typer.BadParameter("--test-size is a share, between 0 and 1.")
+    return value
+
+
+Methods = Annotated[
+    list[str],
+    typer.Option(
+        callback=_split_methods,
+        metavar="NAMES",
+        help=f"Methods of training, among {', '.join(MethodName)}; comma-separated or repeated.",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that all commands have, as given; None means the default."""
+
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="iris, wine, breast_cancer, digits, diabetes (a regression), or the path of a CSV or TSV file "
+            "(perhaps gzipped) or of a Parquet file, with column names.",
+        ),
+    ] = "iris"
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column that holds the classes, or the numbers to predict.", show_default="the last"
+        ),
+    ] = None
+    drop: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.", show_default=False),
+    ] = dataclasses.field(default_factory=list)
+    sequences: Annotated[
+        list[str],
+        typer.Option(
+            "--sequence",
+            metavar="COLUMN",
+            help="Column of texts that are sequences of characters, such as words: naive-bayes has a Markov chain for "
+            "each class. May be repeated.",
+            show_default=False,
+        ),
+    ] = dataclasses.field(default_factory=list)
+    task: Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")] = (
+        TaskName.CLASSIFICATION
+    )
+    missing: Annotated[
+        list[str],
+        typer.Option(
+            metavar="MARK",
+            help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing, "
+            "and NA, NaN, null and None.",
+            show_default=False,
+        ),
+    ] = dataclasses.field(default_factory=list)
+    unknown: Annotated[
+        UnknownName | None,
+        typer.Option(
+            help="Values of a column that no training row has: declared with all values of the file, or taken as "
+            "missing cells.",
+            show_default="declared",
+        ),
+    ] = None
+    models: Annotated[
+        list[ModelName] | None,
+        typer.Option(
+            "--model",
+            metavar="|".join(ModelName),
+            help=f"Model to compare; may be repeated. For classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; "
+            "naive-bayes-average averages over the sets of columns that depend on the class, gda-average over the four "
+            f"covariances, both by the exact method only. For numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}.",
+            show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
+        ),
+    ] = None
+    covariance: Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")] = None
+    bins: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Discretise: naive-bayes models columns of numbers by N bins, each with about the same number of "
+            "training rows, instead of normal distributions.",
+            show_default=False,
+        ),
+    ] = None
+    methods: Methods = dataclasses.field(default_factory=lambda: [",".join(MethodName)])
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")] = 0
+
+    def __post_init__(self) -> None:
+        others = [name for name in self.models or () if name not in MODELS_OF[self.task]]
+        if others:
+            known = ", ".join(MODELS_OF[self.task])
+            raise typer.BadParameter(f"{others[0]} is not a model for {self.task}: take one of {known}.")
+        given = [f"--{name.replace('_', '-')}" for name, value in self.of_classes.items() if value]
+        if self.task is TaskName.REGRESSION and given:
+            raise typer.BadParameter(f"{given[0]} is an option for classes, and --task regression has none.")
+        if self.covariance is not None and self.models and ModelName.GDA not in self.models:
+            raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
+        naive = {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE}
+        if self.bins is not None and self.models and not naive & {*self.models}:
+            raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
+
+    @property
+    def of_classes(self) -> dict[str, Any]:
+        """The values of the options that regressions do not have, by name."""
+        return {"sequence": self.sequences, "covariance": self.covariance, "bins": self.bins}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompareOptions(Options):
+    """The options of `bayesgen compare`."""
+
+    test_size: Annotated[
+        float | None,
+        typer.Option(
+            callback=_check_share,
+            metavar="SHARE",
+            help="Test on this share of the rows, at random.",
+            show_default="0.25",
+        ),
+    ] = None
+    per_class: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Train on the first N rows of each class, test on the rest."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.test_size is not None and self.per_class is not None:
+            raise typer.BadParameter("--per-class determines the test rows: leave --test-size out.")
+
+    @property
+    def of_classes(self) -> dict[str, Any]:
+        return {"per-class": self.per_class, **super().of_classes}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StudyOptions(Options):
+    """The options of `bayesgen study`."""
+
+    methods: Methods = dataclasses.field(default_factory=lambda: ["mle,map,exact"])
+    sizes: Annotated[
+        str,
+        typer.Option(
+            callback=_check_sizes,
+            metavar="N,N,...",
+            help="Numbers of training rows of each class; of all rows together for numbers.",
+        ),
+    ] = "5,10,20"
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Training sets of each size.")] = 50
+
+
+def _name(field: dataclasses.Field[Any]) -> str:
+    """The name of an option, as Typer has it, which may be the singular of the field's."""
+    declared = field.type.__metadata__[0].default  # type: ignore[union-attr]
+    return declared.removeprefix("--") if isinstance(declared, str) else field.name
+
+
+def command_line(command: str, options: Options) -> str:
+    """The command with these options."""
+    words = ["bayesgen", command, options.data]
+    for field in dataclasses.fields(options)[1:]:
+        value = getattr(options, field.name)
+        for part in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [f"--{_name(field).replace('_', '-')}", str(part)]
+    return shlex.join(words)
+
+
+def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoReturn]], Callable[..., NoReturn]]:
+    """A decorator of a command: the fields of its first argument, the options, are arguments that Typer reads."""
+    fields = {_name(field): field for field in dataclasses.fields(options_type)}
+
+    def decorated(command: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+        @functools.wraps(command)
+        def with_fields(**given: Any) -> NoReturn:
+            values = {field.name: given.pop(name) for name, field in fields.items()}
+            command(
+                options_type(**{name: _once(value) for name, value in values.items() if value is not None}), **given
+            )
+
+        arguments = [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=_default(field), annotation=field.type)
+            for name, field in fields.items()
+        ]
+        others = list(inspect.signature(command).parameters.values())[1:]
+        with_fields.__signature__ = inspect.Signature([*arguments, *others])  # type: ignore[attr-defined]
+        return with_fields
+
+    return decorated
+
+
+def _once(value: Any) -> Any:
+    return list(dict.fromkeys(value)) if isinstance(value, list) else value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory() or None
