@@ -3,6 +3,5 @@
 from .average import AverageModel, average
 from .fit import AverageFit
 from .left_out import check_trained_on as check_trained_on
-from .left_out import refitted as refitted
 
 __all__ = ["AverageFit", "AverageModel", "average"]

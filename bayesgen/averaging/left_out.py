@@ -1,17 +1,15 @@
 """Weights of structures, and their log scores of held-out rows, by cross-validation with the prior kept."""
 
-import dataclasses
-
 import numpy as np
 import scipy.optimize
 import scipy.special
 
-from bayesgen.data import Rows, Table, read_table, response_values
+from bayesgen.data import Rows, read_table, response_values
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import Fit, ProgramProblem, SetsOfRows
-from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, answer_of_rows
+from bayesgen.fitting import Fit, encoded_rows
+from bayesgen.prediction import BMA, PlugIn, Rule, scores_by, scores_without
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values
+from bayesgen.typing import Data, Float, Int, Seed, Values
 
 from .comparable import fingerprints
 
@@ -95,8 +93,7 @@ def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, 
 
 def held_out_scores(fit: Fit, X: Data, y: Values | None) -> Float[np.ndarray, " n"]:
     """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
-    table = read_table(X, y)
-    return _scores(fit, table, _truth(fit, table))
+    return scores_by(fit, _rule_of(fit), _scored_rows(fit, X, y))[0]
 
 
 def cross_validated_scores(
@@ -109,48 +106,30 @@ def cross_validated_scores(
         X, y: its training rows.
         folds: the fold of each row.
     """
-    table = read_table(X, y)
-    truth, rows = _truth(fit, table), fit.concrete.read(fit.schema, table)
-    if fit.concrete.response is None:
-        codes = truth if y is not None else fit.concrete.label_codes(fit.schema, table)
-        rows = dataclasses.replace(rows, labels=codes)
+    rows = _scored_rows(fit, X, y)
     if y is not None:
         check_trained_on(fit, rows)
-    scores = np.empty(table.num_rows)
-    for fold in np.unique(folds):
-        out = np.flatnonzero(folds == fold)
-        rest = refitted(fit, rows.take(np.flatnonzero(folds != fold)))
-        scores[out] = _scores(rest, table.rows(out), None if truth is None else truth[out])
-    return scores
+    return scores_without(fit, _rule_of(fit), rows, folds)
 
 
-def _truth(fit: Fit, table: Table) -> Shaped[np.ndarray, " n"] | None:
-    """The class of each row by index, or its number; None where there are no labels."""
-    if table.labels is None:
-        return None
-    if fit.concrete.response is None:
-        return fit.schema.encode_labels(table.labels)
-    values = response_values(table.labels)
-    missing = np.isnan(values)
-    if missing.any():
-        raise DataError(
-            f"y is missing in {int(missing.sum())} rows, the first is row {int(np.argmax(missing))}, and weights are "
-            "learned from the members' predictions of it. Leave these rows out."
-        )
-    return values
+def _rule_of(fit: Fit) -> Rule:
+    """The rule that averages over processes where there are several."""
+    return PlugIn() if fit.posterior.is_point else BMA()
 
 
-def _scores(fit: Fit, table: Table, truth: Shaped[np.ndarray, " n"] | None) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) by the predictive, or log p(x_i) without a truth, averaged where there are several processes."""
-    rule = PlugIn() if fit.posterior.is_point else BMA()
-    prediction = answer_of_rows(fit, rule, dataclasses.replace(table, labels=None))
-    if truth is None:
-        return np.asarray(prediction.log_marginal)
-    if isinstance(prediction, ContinuousPrediction):
-        return prediction.log_density(truth)
-    assert isinstance(prediction, ClassPrediction)
-    log_probabilities = prediction.log_probabilities[np.arange(len(truth)), truth]
-    return np.where(np.isnan(log_probabilities), -np.inf, log_probabilities)
+def _scored_rows(fit: Fit, X: Data, y: Values | None) -> Rows:
+    """The rows with their labels, of which none may be missing where some are given."""
+    table = read_table(X, y)
+    if table.labels is not None and fit.concrete.response is None:
+        fit.schema.encode_labels(table.labels)
+    elif table.labels is not None:
+        missing = np.isnan(response_values(table.labels))
+        if missing.any():
+            raise DataError(
+                f"y is missing in {int(missing.sum())} rows, the first is row {int(np.argmax(missing))}, and weights "
+                "are learned from the members' predictions of it. Leave these rows out."
+            )
+    return encoded_rows(fit.concrete, fit.schema, table)
 
 
 def check_trained_on(fit: Fit, rows: Rows) -> None:
@@ -172,10 +151,3 @@ def assign_folds(X: Data, num_folds: object, seed: Seed) -> Int[np.ndarray, " n"
     if not isinstance(num_folds, int | np.integer) or not 2 <= num_folds <= num_rows:
         raise DataError(f"folds must be from 2 to {num_rows}, the number of rows, or None; got {num_folds}.")
     return generator(as_key(seed)).permutation(np.arange(num_rows) % num_folds)
-
-
-def refitted(fit: Fit, rows: Rows) -> Fit:
-    """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
-    sets = SetsOfRows(fit.concrete, fit.schema, rows, None, np.ones((1, rows.num_rows)))
-    data = sets.of_rows(rows, fit.method.needs_rows)
-    return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)

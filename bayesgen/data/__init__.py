@@ -3,7 +3,7 @@
 from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical
 from .category_values import as_category, category_array, labelled, with_category
-from .chunks import is_chunked, naming_origin, read_tables, row_chunks, warn_of_unknown
+from .chunks import is_chunked, naming_origin, read_chunk, read_tables, row_chunks, warn_of_unknown
 from .columns import PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
@@ -88,6 +88,7 @@ __all__ = [
     "lone_rows",
     "naming_origin",
     "padded_symbols",
+    "read_chunk",
     "read_table",
     "read_tables",
     "refuse_classes_of_response",

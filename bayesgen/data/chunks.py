@@ -38,7 +38,7 @@ def read_tables(
     number, has_rows = 0, False
     for number, chunk in enumerate(X, 1):
         with naming_origin(number):
-            table = _read_chunk(chunk)
+            table = read_chunk(chunk)
         if table.num_rows:
             has_rows = True
             yield dataclasses.replace(table, chunk_number=number)
@@ -65,11 +65,15 @@ def _holds_cells(value: object) -> bool:
     return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
 
 
-def _read_chunk(chunk: tuple) -> Table:
-    """Read (X,), (X, y) or (X, y, sample_weight)."""
+def read_chunk(chunk: tuple) -> Table:
+    """The table of (X,), (X, y) or (X, y, sample_weight).
+
+    Raises:
+        DataError: anything but such a tuple, saying what it is.
+    """
     if not isinstance(chunk, tuple) or not 1 <= len(chunk) <= 3:
         found = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"
-        raise DataError(f"A chunk is a tuple (X, y) or (X, y, sample_weight), and this is {found}.")
+        raise DataError(f"This has to be a tuple (X, y) or (X, y, sample_weight), as all others, and is {found}.")
     return read_table(*chunk)
 
 

@@ -9,20 +9,17 @@ import numpy as np
 import scipy.special
 from arviz_stats.base import array_stats
 
-from bayesgen.averaging import check_trained_on, refitted
-from bayesgen.data import Rows, Schema, Table, read_table
+from bayesgen.averaging import check_trained_on
+from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, Method, SetsOfRows, any_of, is_sparse, moments_of, with_moments
-from bayesgen.posteriors import At, Draws, ProcessPosterior, chains_joined, chunk_table
-from bayesgen.prediction import BMA, MAX_K, Rule
-from bayesgen.program import ConcreteModel, log_joint_draws
+from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, moments_of, summaries_of_rows, with_moments
+from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
+from bayesgen.prediction import BMA, MAX_K, Rule, scores_by, scores_without
+from bayesgen.program import log_joint_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import over_chunks, table_chunks
-from bayesgen.statistics import SufficientStatistics, noted_conditions
-from bayesgen.typing import Array, Bool, Data, Float, Int, Values
-
-from .scores import scores_by, scores_of
+from bayesgen.runtime import table_chunks
+from bayesgen.typing import Data, Float, Int, Values
 
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
@@ -144,104 +141,25 @@ def leave_one_out(
     if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
     in_sample = scores_by(fit, rule, rows)[0]
-    if folds is None and _is_closed(fit, rows, rule):
-        return LeaveOneOut(_row_by_row(fit, rows, rule), in_sample)
-    return LeaveOneOut(_fold_by_fold(fit, rows, rule, np.arange(rows.num_rows) if folds is None else folds), in_sample)
+    codes = np.arange(rows.num_rows) if folds is None else np.unique(folds, return_inverse=True)[1]
+    return LeaveOneOut(scores_without(fit, rule, rows, codes, (DataError, FitError)), in_sample)
 
 
 def _training_rows(fit: Fit, table: Table) -> Rows:
     """The rows with labels and weights, encoded as in the training."""
     if fit.concrete.response is None and table.labels is None and len(fit.classes) and fit.concrete.has_labels:
         raise DataError("y is missing: rows are scored by the probabilities of their labels. Give y.")
-    rows = fit.concrete.read(fit.schema, table)
-    return dataclasses.replace(rows, labels=fit.concrete.label_codes(fit.schema, table), weights=table.weights)
+    return encoded_rows(fit.concrete, fit.schema, table)
 
 
 def _check_moments(fit: Fit, rows: Rows) -> None:
     """Refuse rows other than the training rows of a fit without summaries, by their weight and their moments."""
-    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
-    data = SetsOfRows(fit.concrete, plain, rows, None, np.ones((1, rows.num_rows))).of_rows(rows)
+    data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
     pairs = zip(moments_of(data.scaled_schema), moments_of(fit.schema), strict=True)
     weights = [(data.total_weight, fit.attributes["total_weight"])]
     known = [pair for pair in (*weights, *pairs) if all(part is not None for part in pair)]
     if not all(np.allclose(*pair, rtol=1e-9, equal_nan=True) for pair in known):
         raise DataError("X= and y= are not the rows that this fit was trained on. Give the training rows.")
-
-
-def _is_closed(fit: Fit, rows: Rows, rule: Rule) -> bool:
-    """Whether one compiled call takes each row out of the statistics."""
-    conjugate = fit.concrete.conjugate(fit.schema)
-    return bool(
-        fit.summaries is not None
-        and fit.concrete.is_traceable
-        and fit.concrete.response is None
-        and rule.closed_at is not None
-        and conjugate is not None
-        and fit.method.has_closed_form(conjugate)
-        and fit.summaries.statistics.is_complete
-        and not is_sparse(rows)
-    )
-
-
-def _row_by_row(fit: Fit, rows: Rows, rule: Rule) -> Float[np.ndarray, " n"]:
-    """Scores of rows, each taken out of the statistics of all."""
-    assert fit.summaries is not None and rule.closed_at is not None
-    num_classes = max(1, len(fit.classes))
-    cells = num_classes * sum(np.prod(np.shape(values)[1:]) ** 2 for values in rows.values.values())
-    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
-    leave_out = functools.partial(
-        _left_out,
-        fit.summaries.statistics,
-        moments_of(fit.schema),
-        model=fit.concrete,
-        schema=plain,
-        method=fit.method,
-        at=rule.closed_at,
-    )
-    each = dataclasses.replace(rows, labels=rows.codes, weights=rows.frequencies)
-    with jax.enable_x64(True):
-        size = table_chunks(rows.num_rows, cells)[0].stop
-        table, is_unknown = over_chunks(leave_out, each, rows.num_rows, size)
-    codes = None if rows.labels is None else np.asarray(rows.labels)
-    return np.where(is_unknown, np.nan, scores_of(table, codes)[0])
-
-
-@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
-def _left_out(
-    statistics: SufficientStatistics,
-    moments: Any,
-    rows: Rows,
-    *,
-    model: ConcreteModel,
-    schema: Schema,
-    method: Method,
-    at: At,
-) -> tuple[Float[Array, "n K"], Bool[Array, " n"]]:
-    """The table of log-joints of each row by the fit of all others, and where that has no estimate."""
-
-    prior = model.conjugate(with_moments(schema, moments))
-
-    def of_row(row: Rows) -> tuple[Array, Array]:
-        alone = jax.tree.map(lambda cell: cell[None], row)
-        others = statistics.without(model.summarize(schema, alone))
-        with noted_conditions() as noted:
-            table = chunk_table(method.closed_form(prior, others).densities(at), alone, slice(None))
-        return table[0], any_of(noted)
-
-    return jax.vmap(of_row)(rows)
-
-
-def _fold_by_fold(fit: Fit, rows: Rows, rule: Rule, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Scores of the rows of each fold by the fit of all others; NaN where that has no estimate."""
-    scores = np.full(rows.num_rows, np.nan)
-    for fold in np.unique(folds):
-        is_out = folds == fold
-        try:
-            rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
-        except (DataError, FitError):  # the others have no estimate
-            continue
-        scores[is_out] = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))[0]
-    return scores
 
 
 def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
@@ -255,10 +173,12 @@ def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
         chunk = rows.take(places)
         table = np.moveaxis(log_joint_draws(fit.program, latents, dataclasses.replace(chunk, labels=None)), 0, 1)
         marginal = scipy.special.logsumexp(table, axis=-1)
-        own = marginal if chunk.labels is None else table[np.arange(len(table)), :, np.asarray(chunk.labels)]
+        codes = np.full(len(table), -1) if chunk.labels is None else np.asarray(chunk.labels)
+        has_label = codes >= 0
+        own = np.where(has_label[:, None], table[np.arange(len(table)), :, codes], marginal)
         weights, tails[places] = array_stats.psislw(own * chunk.frequencies[:, None])
         for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
             of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, marginal))
             total = scipy.special.logsumexp(logs, axis=-1)
-            scored[places] = of_row - total if chunk.labels is None else of_own - of_row
+            scored[places] = np.where(has_label, of_own - of_row, of_row - total)
     return LeaveOneOut(scores, in_sample, tails, num_draws)

@@ -18,22 +18,21 @@ from bayesgen.fitting import (
     Exact,
     Method,
     SetsOfRows,
-    any_of,
     num_sets_at_once,
     read_sets,
+    summaries_of_rows,
     why_separate,
     with_moments,
 )
-from bayesgen.posteriors import At, chunk_table
-from bayesgen.prediction import BMA, Rule
+from bayesgen.posteriors import At
+from bayesgen.prediction import BMA, Rule, scores_by, scores_of
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import over_chunks
-from bayesgen.statistics import SufficientStatistics, noted_conditions
+from bayesgen.statistics import SufficientStatistics, noting
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
-from .scores import scores_by, scores_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -218,9 +217,8 @@ def _tables(
         def step(learned: SufficientStatistics, at_row: Any) -> tuple[SufficientStatistics, tuple[Array, Array]]:
             place, weight = at_row
             row = dataclasses.replace(rows.take(place[None]), weights=weight[None])
-            with noted_conditions() as noted:
-                table = chunk_table(method.closed_form(prior, learned).densities(at), row, slice(None))
-            return learned.merge(model.summarize(known, row)), (table[0], any_of(noted))
+            table, is_unknown = noting(lambda: method.closed_form(prior, learned).log_joint(row, at))()
+            return learned.merge(model.summarize(known, row)), (table[0], is_unknown)
 
         nothing = model.summarize(known, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
         return jax.lax.scan(step, nothing, sequence)[1]
@@ -234,9 +232,8 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     log_scores, joint = np.full((2, *sets.places.shape), np.nan)
     for index, places in enumerate(sets.places):
         schema = sets.summaries(index).scaled_schema
-        held = dataclasses.replace(sets, schema=schema)
         for position in range(int(np.count_nonzero(sets.weights[index]))):
-            learned = held.of_rows(sets.rows.take(places[:position]), method.needs_rows)
+            learned = summaries_of_rows(sets.model, schema, sets.rows.take(places[:position]), method.needs_rows)
             row = sets.rows.take(places[position : position + 1])
             try:
                 fit = method.trained(sets.model, learned, position, False)

@@ -9,13 +9,9 @@ calibration error.
 """
 
 import numpy as np
-import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-from bayesgen.data import Rows
-from bayesgen.fitting import Fit
-from bayesgen.prediction import Rule, named_classes
-from bayesgen.typing import Float, Int
+from bayesgen.prediction import named_classes
 
 Floats = NDArray[np.float64]
 
@@ -88,38 +84,3 @@ def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, f
     if len(differences) < 2 or not np.isfinite([first, second]).all():
         return mean, float("nan")
     return mean, float(np.std(differences, ddof=1) / np.sqrt(len(differences)))
-
-
-def scores_of(
-    log_joint: Float[np.ndarray, "*batch K"], codes: Int[np.ndarray, "*batch"] | None
-) -> tuple[Float[np.ndarray, "*batch"], Float[np.ndarray, "*batch"]]:
-    """log p(y | x) and log p(x, y) of rows with these classes; of rows without a label (-1, None) log p(x) twice.
-
-    The score of a row that no class makes possible is minus infinity.
-    """
-    total = scipy.special.logsumexp(log_joint, axis=-1)
-    if codes is None:
-        return total, total
-    joint = np.take_along_axis(log_joint, np.maximum(codes, 0)[..., None], axis=-1)[..., 0]
-    with np.errstate(invalid="ignore"):
-        given_row = np.where(np.isneginf(joint), -np.inf, joint - total)
-    return np.where(codes < 0, total, given_row), np.where(codes < 0, total, joint)
-
-
-def scores_by(fit: Fit, rule: Rule, rows: Rows) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """log p(y | x) and log p(x, y) of rows by a fit, as `scores_of`; y may be a number, and x given and not modelled.
-
-    Where x is not modelled, log p(x, y) is NaN.
-    """
-    response = fit.concrete.response
-    if response is not None:
-        answer = rule.respond(fit, response.without(rows))
-        given_row = np.asarray(answer.log_density(response.values(rows)))
-        return given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal)
-    prediction = rule.apply(fit, rows)
-    marginal = np.asarray(prediction.log_marginal)
-    if rows.labels is None:
-        return marginal, marginal
-    impossible = np.isneginf(marginal)[:, None]
-    table = np.where(impossible, -np.inf, prediction.log_probabilities + np.where(impossible, 0.0, marginal[:, None]))
-    return scores_of(table, np.asarray(rows.labels))

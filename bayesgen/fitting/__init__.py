@@ -11,8 +11,6 @@ from .export import datatree as datatree
 from .fit import Fit
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
 from .many import FitBatch, fit_many
-from .many import any_of as any_of
-from .many import is_sparse as is_sparse
 from .many import why_separate as why_separate
 from .nuts import NUTS
 from .nuts import about as about
@@ -22,7 +20,10 @@ from .problem import FiniteProblem as FiniteProblem
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
+from .problem import why_not_closed as why_not_closed
 from .summaries import Summaries, summarize
+from .summaries import encoded_rows as encoded_rows
+from .summaries import summaries_of_rows as summaries_of_rows
 from .trained import Trained as Trained
 from .training import fit
 from .training import prepare as prepare

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_table, warn_of_unknown
+from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_chunk, read_table, warn_of_unknown
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import TABLE_CELLS
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Data, Float, Int, Values
 
-from .summaries import Summaries, check_model, rows_with_labels
+from .summaries import Summaries, check_model, encoded_rows, inferred_schema, summaries_of_rows
 
 KnownMoments: TypeAlias = tuple[Any, Any, Any, Any]
 """Means and variances of the columns, and those of the response; each None where it is not known."""
@@ -119,14 +119,8 @@ class SetsOfRows(DataSets):
         if not len(counting):
             raise DataError("All rows of this set have weight 0. Give some row a positive weight.")
         rows = self.rows.take(counting if self.places is None else self.places[index, counting])
-        return self.of_rows(dataclasses.replace(rows, weights=weights[counting]), keeps_rows)
-
-    def of_rows(self, rows: Rows, keeps_rows: bool = False) -> Summaries:
-        """Training data of some rows, which may be none."""
-        statistics = self.model.summarize(self.schema, rows)
-        unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
-        kept = rows_with_labels(self.model, rows) if keeps_rows else None
-        return Summaries(self.model, self.schema, statistics, rows.num_rows, unlabelled, kept)
+        rows = dataclasses.replace(rows, weights=weights[counting])
+        return summaries_of_rows(self.model, self.schema, rows, keeps_rows)
 
     @property
     def example(self) -> SufficientStatistics:
@@ -235,13 +229,8 @@ def _weighted_sets(model: Recipe, table: Table, weights: Any, schema: Schema | N
 def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) -> SetsOfRows:
     tables = []
     for index, each in enumerate(sets):
-        if not isinstance(each, tuple) or not 1 <= len(each) <= 3:
-            raise DataError(
-                f"Data set {index} is {type(each).__name__}, and has to be a tuple (X, y) or (X, y, sample_weight), or "
-                "Summaries, as all others are."
-            )
         try:
-            tables.append(read_table(*each))
+            tables.append(read_chunk(each))
         except DataError as refusal:
             raise DataError(f"Data set {index}: {refusal}") from refusal
     sizes = np.array([table.num_rows for table in tables])
@@ -260,12 +249,9 @@ def _of_table(
     places: Int[np.ndarray, "B m"] | None,
     weights: Float[np.ndarray, "B m"],
 ) -> SetsOfRows:
-    declared = schema or Schema()
-    if declared.classes is None and table.declared_classes is not None:
-        declared = dataclasses.replace(declared, classes=table.declared_classes)
-    found = model.infer_schema(table, table.labels, declared)
+    found = inferred_schema(model, table, schema)
     concrete = model.concrete(found)
-    rows = dataclasses.replace(concrete.read(found, table), labels=concrete.label_codes(found, table))
+    rows = dataclasses.replace(encoded_rows(concrete, found, table), weights=None)
     warn_of_unknown(table.unknown_cells)
     return SetsOfRows(concrete, found, rows, places, weights)
 

@@ -23,7 +23,7 @@ from bayesgen.errors import (
     keywords_stated,
     warn,
 )
-from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
+from bayesgen.posteriors import At, Draws, ProcessPosterior
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import (
     as_key,
@@ -35,7 +35,7 @@ from bayesgen.runtime import (
     requested,
     used,
 )
-from bayesgen.statistics import noted_conditions
+from bayesgen.statistics import any_of, holds_anywhere, noting
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
 
 from .data_sets import (
@@ -51,7 +51,7 @@ from .data_sets import (
 from .export import axes, datatree
 from .fit import Fit
 from .nuts import NUTS
-from .problem import ClosedSolution, Method, ProgramProblem
+from .problem import ClosedSolution, Method, ProgramProblem, is_sparse, why_not_closed
 from .summaries import Summaries
 
 if TYPE_CHECKING:
@@ -207,23 +207,7 @@ class ClosedFits(FitBatch):
 @functools.partial(jax.jit, static_argnames="at")
 def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Array, "B n K"], Bool[Array, " B"]]:
     """Tables of log-joints, and which of the solutions have to be looked at one by one."""
-
-    def of_solution(solution: ClosedSolution) -> tuple[Array, Array]:
-        with noted_conditions() as noted:
-            table = chunk_table(solution.densities(at), rows, slice(None))
-        return table, any_of(noted)
-
-    return jax.vmap(of_solution)(solutions)
-
-
-def any_of(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
-    """Whether one of several conditions holds. Traceable."""
-    return jnp.any(jnp.stack(conditions)) if conditions else jnp.asarray(False)
-
-
-def is_sparse(rows: Rows) -> bool:
-    """Whether a site has sparse cells, which compiled functions do not take."""
-    return any(hasattr(values, "tocsr") for values in rows.values.values())
+    return jax.vmap(noting(lambda solution: solution.log_joint(rows, at)))(solutions)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -322,18 +306,12 @@ def fit_many(
 def why_separate(sets: DataSets, method: Method) -> str | None:
     """The reason why fits are made one by one; None where one compiled call makes all."""
     concrete, statistics = sets.model, sets.example
-    if not concrete.is_traceable:
-        return f"one by one: {type(concrete).__name__} is not traceable"
-    if not sets.are_alike:
+    if concrete.is_traceable and not sets.are_alike:
         return "one by one: labels or cells are missing in some sets"
-    conjugate = concrete.conjugate(concrete.with_scale(sets.schema, statistics.summaries))
-    if not method.has_closed_form(conjugate):
-        return f"one by one: {type(method).__name__} has no closed form of this model"
-    if not statistics.is_complete:
-        return "one by one: labels or cells are missing"
-    if isinstance(sets, SetsOfRows) and is_sparse(sets.rows):
-        return "one by one: the rows are sparse"
-    return None
+    schema = concrete.with_scale(sets.schema, statistics.summaries)
+    rows = sets.rows if isinstance(sets, SetsOfRows) else None
+    reason = why_not_closed(concrete, schema, method, statistics, rows)
+    return None if reason is None else f"one by one: {reason}"
 
 
 def fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
@@ -349,7 +327,7 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         solve = functools.partial(
             _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
         )
-        solution, is_noted, is_constant = over_chunks(solve, sets.of_each, sets.num_sets, size)
+        (solution, is_constant), is_noted = over_chunks(solve, sets.of_each, sets.num_sets, size)
     refused: dict[int, BayesgenError] = {}
     with _each_warning_once(sets.num_sets) as noted:
         warned = np.flatnonzero(is_constant & ~is_noted).tolist()  # the first of them has the warning of all
@@ -383,19 +361,18 @@ def _solutions(
     schema: Schema,
     method: Method,
     statistics_of: Callable[..., Scaled],
-) -> tuple[ClosedSolution, Bool[Array, " B"], Bool[Array, " B"]]:
-    """The fits of all sets, which of them may be refused, and which have columns that do not vary."""
+) -> tuple[tuple[ClosedSolution, Bool[Array, " B"]], Bool[Array, " B"]]:
+    """The fits of all sets, which have columns that do not vary, and which may be refused."""
 
-    def of_set(arrays: Any) -> tuple[ClosedSolution, Array, Array]:
-        with noted_conditions() as noted:
-            known, statistics = statistics_of(model, schema, shared, arrays)
-            scaled = model.with_scale(known, statistics.summaries)
-            solution = method.closed_form(model.conjugate(scaled), statistics)
+    def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
+        known, statistics = statistics_of(model, schema, shared, arrays)
+        holds_anywhere(statistics.class_weights.sum() == 0)
+        scaled = model.with_scale(known, statistics.summaries)
         _, variance, _, of_response = moments_of(scaled)
         is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
-        return solution, any_of([*noted, statistics.class_weights.sum() == 0]), any_of(is_constant)
+        return method.closed_form(model.conjugate(scaled), statistics), any_of(is_constant)
 
-    return jax.vmap(of_set)(sets)
+    return jax.vmap(noting(of_set))(sets)
 
 
 def _separate_fits(

@@ -7,16 +7,17 @@ from typing import Any, ClassVar, Generic
 
 import numpy as np
 
+from bayesgen.data import Rows, Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate, Densities
-from bayesgen.posteriors import At, Posterior
-from bayesgen.program import GenerativeProgram
+from bayesgen.posteriors import At, Posterior, chunk_table
+from bayesgen.program import ConcreteModel, GenerativeProgram
 from bayesgen.records import record
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Bool, Seed
+from bayesgen.typing import Array, Bool, Float, Seed
 
 from .fit import Fit
 from .summaries import Summaries
@@ -207,6 +208,10 @@ class ClosedSolution:
         is_mode = at == "mode" and self.log_evidence is not None
         return self.conjugate.densities_at(self.conjugate.mode() if is_mode else self.parameters)
 
+    def log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
+        """The table of log-joints of rows. Traceable."""
+        return chunk_table(self.densities(at), rows, slice(None))
+
 
 class FiniteProblem(Problem[Learned]):
     """A problem with finitely many processes, such as the hypotheses of a concept, up to hyperparameters."""
@@ -272,3 +277,22 @@ class Method(abc.ABC):
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:
         """The fit of a problem for which there is no `refusal`."""
+
+
+def why_not_closed(
+    model: ConcreteModel, schema: Schema, method: Method, statistics: SufficientStatistics, rows: Rows | None
+) -> str | None:
+    """The reason why no compiled function makes fits of such statistics, and of these rows; None where one does."""
+    if not model.is_traceable:
+        return f"{type(model).__name__} is not traceable"
+    conjugate = model.conjugate(schema)
+    if conjugate is None or not method.has_closed_form(conjugate):
+        return f"{type(method).__name__} has no closed form of this model"
+    if not statistics.is_complete:
+        return "labels or cells are missing"
+    return "the rows are sparse" if rows is not None and is_sparse(rows) else None
+
+
+def is_sparse(rows: Rows) -> bool:
+    """Whether a site has sparse cells, which compiled functions do not take."""
+    return any(hasattr(values, "tocsr") for values in rows.values.values())

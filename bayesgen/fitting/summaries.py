@@ -5,8 +5,8 @@ import functools
 import inspect
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -158,11 +158,6 @@ class Summaries:
         return self.model.with_scale(self.schema, of_all_rows)
 
 
-_Chunk: TypeAlias = tuple[SufficientStatistics, list[Int[np.ndarray, " m"]], list[Rows], Mapping[str, tuple[int, int]]]
-"""The statistics of a chunk of rows, the positions of rows without label in the data as given, if there are any, the
-labelled rows if they are kept, and the ranges of covariates."""
-
-
 def _same_scale(one: Schema, other: Schema) -> bool:
     """Whether two schemas of one kind have the same means and variances."""
     first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
@@ -262,12 +257,31 @@ def as_summaries(
     tables = read_tables(X, y, sample_weight)
     first = next(tables)
     with naming_origin(first.chunk_number, first.num_dropped):
-        declared = schema or Schema()
-        if declared.classes is None and first.declared_classes is not None:
-            declared = dataclasses.replace(declared, classes=first.declared_classes)
-        schema = model.infer_schema(first, first.labels, declared)
-        concrete = model.concrete(schema)
-    return summarize_tables(concrete, schema, itertools.chain([first], tables), keeps_rows)
+        found = inferred_schema(model, first, schema)
+        concrete = model.concrete(found)
+    return summarize_tables(concrete, found, itertools.chain([first], tables), keeps_rows)
+
+
+def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schema:
+    """The schema of a table, with what is declared for it."""
+    declared = schema or Schema()
+    if declared.classes is None and table.declared_classes is not None:
+        declared = dataclasses.replace(declared, classes=table.declared_classes)
+    return model.infer_schema(table, table.labels, declared)
+
+
+def encoded_rows(model: ConcreteModel, schema: Schema, table: Table) -> Rows:
+    """The rows of a table with codes of their labels and with weights."""
+    labels = model.label_codes(schema, table)
+    return dataclasses.replace(model.read(schema, table), labels=labels, weights=table.weights)
+
+
+def summaries_of_rows(model: ConcreteModel, schema: Schema, rows: Rows, keeps_rows: bool = False) -> Summaries:
+    """The summaries of encoded rows, which may be none; `keeps_rows` keeps the rows with labels, too."""
+    statistics = model.summarize(schema, rows)
+    unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
+    kept = rows_with_labels(model, rows) if keeps_rows else None
+    return Summaries(model, schema, statistics, rows.num_rows, unlabelled, kept)
 
 
 def summarize_tables(
@@ -278,19 +292,16 @@ def summarize_tables(
     places: list[Int[np.ndarray, " m"]] = []
     kept: list[Rows] = []
 
-    def of_rows(table: Table, part: slice) -> _Chunk:
+    def of_rows(table: Table, part: slice) -> Summaries:
         chunk = table.rows(part)
-        labels = model.label_codes(schema, chunk)
-        rows = dataclasses.replace(model.read(schema, chunk), labels=labels, weights=chunk.weights)
-        statistics = model.summarize(schema, rows)
-        labelled = [rows_with_labels(model, rows)] if keeps_rows else []
+        rows = encoded_rows(model, schema, chunk)
+        found = summaries_of_rows(model, schema, rows, keeps_rows)
         ranged = schema.ranges.keys() & rows.covariates.keys()
-        ranges = schema.widened({name: rows.covariates[name] for name in ranged}).ranges if ranged else {}
-        if labels is None or statistics.unlabelled is None:
-            return statistics, [], labelled, ranges
-        missing = np.flatnonzero(labels < 0)
-        in_table = missing + part.start if chunk.kept is None else chunk.kept[missing]
-        return statistics, [num_rows + in_table], labelled, ranges
+        widened = schema.widened({name: rows.covariates[name] for name in ranged})
+        missing = found.unlabelled_places
+        if missing is not None:  # by their positions in the data as given
+            missing = num_rows + (missing + part.start if chunk.kept is None else chunk.kept[missing])
+        return dataclasses.replace(found, schema=widened, unlabelled_places=missing)
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows, schema
@@ -298,11 +309,11 @@ def summarize_tables(
             with naming_origin(table.chunk_number, table.num_dropped):
                 try:
                     chunks = functools.partial(of_rows, table), row_chunks(schema, table)
-                    for statistics, missing, labelled, ranges in (in_threads if model.in_threads else map)(*chunks):
-                        schema = schema.widened(ranges)
-                        places.extend(missing)
-                        kept.extend(labelled)
-                        yield statistics
+                    for found in (in_threads if model.in_threads else map)(*chunks):
+                        schema = schema.widened(found.schema.ranges)
+                        places.extend([] if found.unlabelled_places is None else [found.unlabelled_places])
+                        kept.extend([] if found.rows is None else [found.rows])
+                        yield found.statistics
                 except DataError:
                     of_rows(table, slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
                     raise

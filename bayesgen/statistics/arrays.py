@@ -1,11 +1,10 @@
 """Array helpers that work on NumPy and on JAX arrays alike, so that each formula is written once."""
 
-import contextlib
 import contextvars
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,8 @@ from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
+
+Result = TypeVar("Result")
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -50,7 +51,7 @@ _NOTED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.Conte
 
 
 def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
-    """Whether conditions are known to hold anywhere: of traced ones nothing is known. See `noted_conditions`."""
+    """Whether conditions are known to hold anywhere: of traced ones nothing is known. See `noting`."""
     if not isinstance(conditions, jax.core.Tracer):
         return bool(np.any(conditions))
     noted = _NOTED.get()
@@ -59,18 +60,26 @@ def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def noted_conditions() -> Iterator[list[Bool[Array, ""]]]:
-    """A block of a traced function in which the conditions of checks are noted, to be looked at once they are known.
+def noting(function: Callable[..., Result]) -> Callable[..., tuple[Result, Bool[Array, ""]]]:
+    """A traced function that also says whether a condition of one of its checks holds, once it is known.
 
     So one compiled function makes many data sets, and says which of them have to be looked at one by one.
     """
-    noted: list[Bool[Array, ""]] = []
-    token = _NOTED.set(noted)
-    try:
-        yield noted
-    finally:
-        _NOTED.reset(token)
+
+    def with_note(*arguments: Any) -> tuple[Result, Bool[Array, ""]]:
+        noted: list[Bool[Array, ""]] = []
+        token = _NOTED.set(noted)
+        try:
+            return function(*arguments), any_of(noted)
+        finally:
+            _NOTED.reset(token)
+
+    return with_note
+
+
+def any_of(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
+    """Whether one of several conditions holds. Traceable."""
+    return jnp.any(jnp.stack(conditions)) if conditions else jnp.asarray(False)
 
 
 def as_float(number: Float[Array, ""] | float) -> Any:

@@ -115,3 +115,22 @@ def test_rows_without_labels_and_fits_without_summaries_are_scored_by_refits():
     with pytest.raises(bg.PredictionError, match="one model"):
         average = bg.fit(bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()]), X[:10], y[:10], method=bg.Exact())
         bg.leave_one_out(average, X[:10], y[:10])
+
+
+def test_draws_score_rows_without_labels_by_their_density():
+    rng = np.random.default_rng(7)
+    X, codes = rng.normal(size=(31, 2)), np.arange(31) % 2
+    X[:, 0] += 2 * codes
+    y = np.where(np.isin(np.arange(31), [3, 4, 30]), None, np.array(["a", "b"], object)[codes])
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.NUTS(num_samples=500))
+    result = bg.leave_one_out(fit, X, y)
+
+    def score(fit, row):
+        answer = bg.predict(fit, X[[row]], rule=bg.BMA())
+        return answer.log_marginal[0] if y[row] is None else answer.log_probabilities[0, codes[row]]
+
+    np.testing.assert_allclose(result.in_sample, [score(fit, row) for row in range(31)], rtol=1e-9)
+    for row in (4, 5):
+        others = np.delete(np.arange(31), row)
+        rest = bg.fit(fit.model, X[others], y[others], method=fit.method, schema=fit.schema)
+        np.testing.assert_allclose(result.log_scores[row], score(rest, row), atol=0.1)

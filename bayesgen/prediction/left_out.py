@@ -1,0 +1,152 @@
+"""Log scores of rows, and of rows that are left out of the training rows of a fit."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.special
+
+from bayesgen.data import Rows, Schema
+from bayesgen.fitting import (
+    UNKNOWN_MOMENTS,
+    Fit,
+    Method,
+    ProgramProblem,
+    SetsOfRows,
+    num_sets_at_once,
+    summaries_of_rows,
+    why_not_closed,
+    with_moments,
+)
+from bayesgen.posteriors import At
+from bayesgen.program import ConcreteModel
+from bayesgen.runtime import over_chunks
+from bayesgen.statistics import SufficientStatistics, noting
+from bayesgen.typing import Array, Bool, Float, Int
+
+from .rule import Rule
+
+
+def scores_of(
+    log_joint: Float[np.ndarray, "*batch K"], codes: Int[np.ndarray, "*batch"] | None
+) -> tuple[Float[np.ndarray, "*batch"], Float[np.ndarray, "*batch"]]:
+    """log p(y | x) and log p(x, y) of rows with these classes; of rows without a label (-1, None) log p(x) twice.
+
+    The score of a row that no class makes possible is minus infinity.
+    """
+    total = scipy.special.logsumexp(log_joint, axis=-1)
+    if codes is None:
+        return total, total
+    joint = np.take_along_axis(log_joint, np.maximum(codes, 0)[..., None], axis=-1)[..., 0]
+    with np.errstate(invalid="ignore"):
+        given_row = np.where(np.isneginf(joint), -np.inf, joint - total)
+    return np.where(codes < 0, total, given_row), np.where(codes < 0, total, joint)
+
+
+def scores_by(fit: Fit, rule: Rule, rows: Rows) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """log p(y | x) and log p(x, y) of rows by a fit, as `scores_of`; y may be a number, and x given and not modelled.
+
+    Where x is not modelled, log p(x, y) is NaN.
+    """
+    response = fit.concrete.response
+    if response is not None:
+        answer = rule.respond(fit, response.without(rows))
+        given_row = np.asarray(answer.log_density(response.values(rows)))
+        return given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal)
+    prediction = rule.apply(fit, rows)
+    marginal = np.asarray(prediction.log_marginal)
+    if rows.labels is None:
+        return marginal, marginal
+    impossible = np.isneginf(marginal)[:, None]
+    table = np.where(impossible, -np.inf, prediction.log_probabilities + np.where(impossible, 0.0, marginal[:, None]))
+    return scores_of(table, np.asarray(rows.labels))
+
+
+def scores_without(
+    fit: Fit,
+    rule: Rule,
+    rows: Rows,
+    folds: Int[np.ndarray, " n"],
+    skipped: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Float[np.ndarray, " n"]:
+    """log p(y | x) of the rows of each fold by the fit of all others, as `scores_of`.
+
+    Fits in closed form take the rows of the fold out of their statistics, all folds in one compiled call. Other fits
+    are made again.
+
+    Args:
+        fit: a fit of these rows, whose prior is kept.
+        rule: rule of prediction.
+        rows: its training rows, with labels and weights.
+        folds: the fold of each row; -1 for rows that are never left out, whose score is NaN.
+        skipped: errors of fits without a fold for which its scores are NaN; others are raised.
+    """
+    scores = np.full(rows.num_rows, np.nan)
+    if fit.summaries is not None and rule.closed_at is not None and fit.concrete.response is None:
+        statistics = fit.summaries.statistics
+        if why_not_closed(fit.concrete, fit.schema, fit.method, statistics, rows) is None:
+            _fill_closed(scores, fit, statistics, rule.closed_at, rows, folds)
+            return scores
+    for fold in np.unique(folds[folds >= 0]):
+        is_out = folds == fold
+        try:
+            rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
+        except skipped:
+            continue
+        scores[is_out] = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))[0]
+    return scores
+
+
+def refitted(fit: Fit, rows: Rows) -> Fit:
+    """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
+    data = summaries_of_rows(fit.concrete, fit.schema, rows, fit.method.needs_rows)
+    return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
+
+
+def _fill_closed(
+    scores: Float[np.ndarray, " n"],
+    fit: Fit,
+    statistics: SufficientStatistics,
+    at: At,
+    rows: Rows,
+    folds: Int[np.ndarray, " n"],
+) -> None:
+    """Fill in the scores of left-out rows, each fold taken out of the statistics of all rows."""
+    order = np.argsort(folds, kind="stable")[np.count_nonzero(folds < 0) :]
+    _, fold, sizes = np.unique(folds[order], return_inverse=True, return_counts=True)
+    position = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[fold]
+    places, weights = np.zeros((len(sizes), sizes.max()), int), np.zeros((len(sizes), sizes.max()))
+    places[fold, position], weights[fold, position] = order, rows.frequencies[order]
+    sets = SetsOfRows(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), places, weights)
+    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
+    ask = functools.partial(
+        _tables_without, statistics, sets.shared, model=fit.concrete, schema=plain, method=fit.method, at=at
+    )
+    cells = max(1, len(fit.classes)) * sum(np.prod(values.shape[1:]) ** 2 for values in rows.values.values())
+    with jax.enable_x64(True):
+        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, num_sets_at_once(sizes.max() * cells))
+    codes = None if rows.labels is None else np.asarray(rows.labels)[order]
+    scores[order] = np.where(is_unknown[fold], np.nan, scores_of(tables[fold, position], codes)[0])
+
+
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
+def _tables_without(
+    statistics: SufficientStatistics,
+    shared: Any,
+    folds: Any,
+    *,
+    model: ConcreteModel,
+    schema: Schema,
+    method: Method,
+    at: At,
+) -> tuple[Float[Array, "folds m K"], Bool[Array, " folds"]]:
+    """The table of log-joints of the rows of each fold by the fit of all others, and where that has no estimate."""
+
+    def of_fold(fold: Any) -> Float[Array, "m K"]:
+        known, left_out = SetsOfRows.statistics_of(model, schema, shared, fold)
+        rest = method.closed_form(model.conjugate(known), statistics.without(left_out))
+        return rest.log_joint(shared[1].take(fold[0]), at)
+
+    return jax.vmap(noting(of_fold))(folds)
