@@ -23,7 +23,7 @@ from bayesgen.errors import (
     keywords_stated,
 )
 from bayesgen.fitting import SETS_AT_ONCE, Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
-from bayesgen.posteriors import Draws, Entries, chains_joined
+from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, log_joint_draws, read_rows
 from bayesgen.records import by_content
@@ -382,7 +382,8 @@ def _posterior_draws(
         draws, wanted = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key)), MOST_DRAWS
         total = len(next(iter(draws.values())))
         if isinstance(fit.posterior, Draws):
-            sizes = Entries.of(fit.posterior.diagnosed).sizes
+            entries = fit.posterior.entries
+            sizes = np.zeros(0) if entries is None else entries.sizes
             wanted = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
         places = np.linspace(0, total - 1, wanted + 1).round().astype(int)
         latents.append({name: pad(values[places], MOST_DRAWS + 1) for name, values in draws.items()})

@@ -38,7 +38,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, Data, Float, Int, Seed, Shaped, Values
+from bayesgen.typing import Array, Data, Float, Int, PRNGKeyArray, Seed, Shaped, Values
 
 from .conventions import check_signature
 from .density import FAST_TO_COMPILE, log_density_of_sites
@@ -116,7 +116,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     is made and at each `fit`; a changed value makes another program, and a fit refuses to run its program after such a
     change. Programs are equal if their functions have equal code and equal values and the labels and classes are the
     same: the cell of a notebook that is run again makes an equal program, and nothing is compiled again. A function
-        that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself, and
+    that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself, and
         changes of such a value are not noticed.
     """
 
@@ -300,20 +300,25 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         key = as_key(seed)
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
-            trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, values, key)
-        rows = {name: simulated(site, trace[name]["value"]) for name, site in program.structure.attributes}
+            drawn = program._drawn(n, values, key, known)
+        rows = {name: simulated(site, drawn[name]) for name, site in program.structure.attributes}
         rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
-            codes = np.asarray(trace[self.label]["value"]).reshape(n)
-            rows[self.label] = category_array(self.classes)[codes]
+            rows[self.label] = category_array(self.classes)[np.asarray(drawn[self.label]).reshape(n)]
         return rows
 
     def draw_latents(self, *, seed: Seed = 0) -> dict[str, np.ndarray]:
         """Latent site -> value: a process drawn from the program's prior."""
         size = max(1, self.num_classes)
         with jax.enable_x64(True):
-            trace = sites_of(self.unchanged_function, size, self.example_covariates(size), as_key(seed))
-        return {name: np.asarray(trace[name]["value"]) for name in self.latents}
+            drawn = self._drawn(size, self.example_covariates(size), as_key(seed), {})
+        return {name: np.asarray(drawn[name]) for name in self.latents}
+
+    def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
+        """Site -> its value in one run of the program, with the values of some sites known."""
+        label = () if self.label is None else (self.label,)
+        trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
+        return {name: trace[name]["value"] for name in (*self.latents, *self.attributes, *label)}
 
     def simulate_many(
         self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
@@ -538,13 +543,7 @@ def _worlds(
     program: GenerativeProgram, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates
 ) -> dict[str, Array]:
     """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
-    label = () if program.label is None else (program.label,)
-
-    def of_world(key: Any, known: Arrays) -> dict[str, Array]:
-        trace = sites_of(handlers.substitute(program.unchanged_function, data=known), n, covariates.values, key)
-        return {name: trace[name]["value"] for name in (*program.latents, *program.attributes, *label)}
-
-    return jax.vmap(of_world)(keys, latents)
+    return jax.vmap(lambda key, known: program._drawn(n, covariates.values, key, known))(keys, latents)
 
 
 def _joined(values: Shaped[np.ndarray, "worlds ..."], site: Site) -> Shaped[np.ndarray, "..."]:
