@@ -9,7 +9,6 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 import scipy.stats
-from arviz_stats.base import array_stats
 from numpyro.distributions import constraints
 
 from bayesgen.data import Rows
@@ -17,6 +16,7 @@ from bayesgen.errors import ConvergenceWarning, LabelSwitchingWarning, warn
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
+from bayesgen.statistics import bulk_sizes, rhats_and_sizes
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped
 
 from .base import Exported, ParameterArrays, ProcessPosterior, chains_joined
@@ -197,11 +197,8 @@ class Entries:
             places += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
             parts.append(flat[:, :, moving])
         draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
-        axes = {"chain_axis": 1, "draw_axis": 2}
-        several = draws.shape[1] > 1 and len(draws)
-        rhats = array_stats.rhat(draws, **axes) if several else np.full(len(draws), np.nan)
-        sizes = array_stats.ess(draws, **axes, method="bulk") if len(draws) else np.empty(0)
-        return cls(places, draws, rhats, sizes, entry_of)
+        rhats, sizes = rhats_and_sizes(draws)
+        return cls(places, draws, rhats if draws.shape[1] > 1 else np.full(len(draws), np.nan), sizes, entry_of)
 
     def disagreeing(self) -> Bool[np.ndarray, " entries"]:
         """Which entries have an R-hat above `MAX_RHAT`, and above `rhat_by_chance`."""
@@ -224,8 +221,7 @@ def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -
     """
     num_halves = 2 * len(draws)
     folded = np.abs(draws - np.median(draws))
-    ess = functools.partial(array_stats.ess, chain_axis=0, draw_axis=1, method="bulk")
-    size = min(sum(ess(chain[None]) for chain in some) for some in (draws, folded))
+    size = min(bulk_sizes(some[:, None]).sum() for some in (draws, folded))
     freedom = num_halves - 1
     factor = scipy.stats.chi2.isf(0.001 / (2 * num_entries), freedom) / freedom
     return float(np.sqrt(1 + factor * num_halves / size))

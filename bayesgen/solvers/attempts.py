@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
 from numpyro.infer.hmc import hmc
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, bar
+from bayesgen.statistics import split_rhats
 from bayesgen.typing import Array, Float
 
 from .curvature import AffineMap, Whitened, constrained
@@ -287,7 +287,11 @@ def failure_of(draws: np.ndarray, stats: dict[str, np.ndarray], has_symmetries: 
     # chains may be at mirrored points, of which only the density can be compared
     compared = stats["potential_energy"][..., None] if has_symmetries else draws
     # R-hat is lower if the chains agree, also of a few hundred effective draws
-    if num_chains > 1 and num_samples >= 100 and largest_split_rhat(compared) > 1.05:
+    if (
+        num_chains > 1
+        and num_samples >= 100
+        and np.fmax.reduce(split_rhats(np.moveaxis(compared, 2, 0)), initial=1.0) > 1.05
+    ):
         return "chains disagreed"
     return None
 
@@ -326,10 +330,3 @@ def laplace(density: LogDensity, evaluator: Evaluator, starts: Iterable[Vector])
 
 def _shifted(density: LogDensity, center: Vector) -> Whitened:
     return Whitened(density, AffineMap.shift(center))
-
-
-def largest_split_rhat(draws: Float[np.ndarray, "chains draws D"]) -> float:
-    """The largest split R-hat of any coordinate, without ranks; 1 for constant draws."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhats = array_stats.rhat(draws, chain_axis=0, draw_axis=1, method="split")
-    return float(np.where(np.isnan(rhats), 1.0, rhats).max())

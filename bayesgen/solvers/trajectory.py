@@ -129,8 +129,6 @@ def extend(
     ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
     whole = t.momentum_sums[TREE] + total
     whole_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], whole)
-    # without the barriers these numbers would be computed again in the kernel of every array
-    change, turning, whole_turning = _barrier((change, turning, whole_turning))
 
     diverging = change > 1000.0  # as in NumPyro and Stan
     failed = turning | diverging
@@ -141,7 +139,7 @@ def extend(
     log_weight = jnp.where(t.leaf == 0, -change, jnp.logaddexp(t.log_weights[SUBTREE], -change))
     take = (t.leaf == 0) | (log_uniforms[0] < -change - log_weight)
     pick = merged & (log_uniforms[1] < log_weight - t.log_weights[TREE])
-    take, pick, merged, complete, done = _barrier((take, pick, merged, complete, done))
+    take, pick, merged, complete, done = _settled(take, pick, merged, complete, done)
 
     point = jnp.stack([new[POSITION], new[GRADIENT]])
     proposals, potentials = _choose(t, take, pick, point, potential)
@@ -164,7 +162,12 @@ def extend(
     return following, Step(done, diverging)
 
 
-_barrier = jax.lax.optimization_barrier
+def _settled(*flags: Flag) -> tuple[Flag, ...]:
+    """The flags, computed once: else in the kernel of every array that they choose, for each of its numbers.
+
+    XLA neither fuses products of matrices nor looks for identities among them; before JAX 0.11 it drops barriers.
+    """
+    return tuple(jnp.stack(flags).astype(jnp.float32) @ jnp.eye(len(flags), dtype=jnp.float32) > 0.5)
 
 
 def _leapfrog(

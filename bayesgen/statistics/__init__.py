@@ -33,6 +33,7 @@ from .base import (
     read_conditional,
     register,
 )
+from .chains import bulk_sizes, rhats_and_sizes, split_rhats
 from .conditioning import (
     Ellipsoids,
     LastGivenRest,
@@ -88,6 +89,7 @@ __all__ = [
     "as_float",
     "bin_moments",
     "bin_widths",
+    "bulk_sizes",
     "check_magnitudes",
     "check_rows",
     "class_counts",
@@ -122,9 +124,11 @@ __all__ = [
     "read_conditional",
     "refuse_missing",
     "register",
+    "rhats_and_sizes",
     "row_sums",
     "safe_product",
     "scaled_squares",
+    "split_rhats",
     "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",
