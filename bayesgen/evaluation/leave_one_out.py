@@ -10,10 +10,12 @@ import scipy.special
 from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
+from bayesgen.concepts import ConceptFit, read_examples
 from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
 from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, moments_of, summaries_of_rows, with_moments
+from bayesgen.fitting import fit as learned
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, scores_by, scores_without
 from bayesgen.program import log_joint_draws
@@ -88,13 +90,14 @@ class LeaveOneOut:
 
 @keywords_stated
 def leave_one_out(
-    fit: Fit,
+    fit: Fit | ConceptFit,
     X: Data,
     y: Values | None = None,
     *,
     sample_weight: Values | None = None,
     rule: Rule | None = None,
     folds: Int[np.ndarray, " n"] | None = None,
+    refit: bool = False,
 ) -> LeaveOneOut:
     """Predict each training row from all others, or from the other folds.
 
@@ -103,11 +106,14 @@ def leave_one_out(
     the fit is kept. A row with a weight is left out with all its weight.
 
     Args:
-        fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`.
+        fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`; or an `Exact` fit of a concept learner, whose examples are scored
+            by their log probability given the others.
         X, y, sample_weight: the rows that it was trained on.
         rule: rule of prediction; None for `BMA()`. Point fits take `PlugIn()`.
         folds: the fold of each row, whole numbers (n,); each fold is left out as a whole. None leaves out each row
             alone. Fits by `NUTS` take no folds, because draws are not made anew.
+        refit: whether the rows whose weights of draws have a tail index above 0.7 are scored by a fit without the row,
+            made anew by the same method. Their `pareto_k` is then 0.
 
     Raises:
         DataError: other rows than those of the training.
@@ -122,6 +128,8 @@ def leave_one_out(
     >>> bg.leave_one_out(fit, X, y).log_scores.round(3).tolist()
     [-0.015, -0.024, -0.075, -0.075, -0.024, -0.015]
     """
+    if isinstance(fit, ConceptFit):
+        return _of_examples(fit, X, y, is_plain=sample_weight is None and folds is None and rule in (None, BMA()))
     if not isinstance(fit, Fit) or not isinstance(fit.posterior, ProcessPosterior):
         raise PredictionError(
             "leave_one_out takes a result of bayesgen.fit for one model. Ask the members of an average."
@@ -133,7 +141,12 @@ def leave_one_out(
         if folds is not None or not isinstance(rule, BMA):
             raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")
         _check_moments(fit, rows)
-        return _by_draws(fit, rows)
+        result = _by_draws(fit, rows)
+        assert result.pareto_k is not None
+        is_unsure = (result.pareto_k > MAX_K) & refit
+        anew = scores_without(fit, rule, rows, np.where(is_unsure, np.arange(rows.num_rows), -1))
+        log_scores, tails = np.where(is_unsure, anew, result.log_scores), np.where(is_unsure, 0.0, result.pareto_k)
+        return dataclasses.replace(result, log_scores=log_scores, pareto_k=tails)
     if fit.summaries is None:
         _check_moments(fit, rows)
     else:
@@ -143,6 +156,28 @@ def leave_one_out(
     in_sample = scores_by(fit, rule, rows)[0]
     codes = np.arange(rows.num_rows) if folds is None else np.unique(folds, return_inverse=True)[1]
     return LeaveOneOut(scores_without(fit, rule, rows, codes, (DataError, FitError)), in_sample)
+
+
+def _of_examples(fit: ConceptFit, X: Any, y: Any, is_plain: bool) -> LeaveOneOut:
+    """Log probabilities of examples, each given the others of its set: ratios of evidences with it and without."""
+    if fit.log_evidence is None or not is_plain:
+        raise PredictionError(
+            "Examples of a concept are left out one at a time, of Exact() fits, with rule=BMA(), folds=None and no "
+            f"sample_weight. This is a fit by {fit.method!r}."
+        )
+    if read_examples(fit.model.space, X, y) != fit.examples:
+        raise DataError("X= and y= are not the examples that this fit was trained on. Give the training examples.")
+    several = fit.examples.several
+    labels = [None] * len(fit) if y is None else y if several else [y]
+    scores = []
+    for given, shown, told in zip(fit, X if several else [X], labels, strict=True):
+        examples = list(zip(shown, [True] * len(shown) if told is None else told, strict=True))
+        for place, (member, label) in enumerate(examples):
+            others = np.array([*examples[:place], *examples[place + 1 :]], object).reshape(-1, 2)
+            rest = learned(fit.model, others[:, 0].tolist(), others[:, 1].tolist(), method=fit.method)
+            more = given.update([member], [label])
+            scores.append(np.diff([rest.log_evidence, given.log_evidence, more.log_evidence]))
+    return LeaveOneOut(*np.array(scores).T)
 
 
 def _training_rows(fit: Fit, table: Table) -> Rows:

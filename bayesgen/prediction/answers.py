@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -342,19 +342,27 @@ class DensityPrediction:
 
 
 Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)
-OF_ALL_ROWS = ("classes", "device", "index")  # fields that are the same in all chunks
+OF_ALL_ROWS = ("classes", "device", "index", "without_classes")  # fields that are the same for all rows
+
+
+def by_field(answers: Sequence[Any], make: Callable[[list[Any]], Any]) -> Any:
+    """The answer whose fields are made of those of several answers; None where no answer has any.
+
+    Args:
+        answers: of one kind; None, and None for each field, where there is no answer.
+        make: function of the values of a field in all answers.
+    """
+    some = next(answer for answer in answers if answer is not None)
+    names = [field.name for field in dataclasses.fields(some) if field.name not in OF_ALL_ROWS]
+    parts = {name: [getattr(answer, name, None) for answer in answers] for name in names}
+    known = {name: values for name, values in parts.items() if any(value is not None for value in values)}
+    return dataclasses.replace(some, **{name: make(values) for name, values in known.items()})
 
 
 def joined(answers: Sequence[Predicted]) -> Predicted:
     """The prediction of all rows from those of successive chunks."""
-    if len(answers) == 1:
-        return answers[0]
 
     def join(parts: list[Any]) -> Any:
-        if isinstance(parts[0], PredictiveDistribution):
-            return joined_predictives(parts)
-        return None if parts[0] is None else np.concatenate(parts)
+        return joined_predictives(parts) if isinstance(parts[0], PredictiveDistribution) else np.concatenate(parts)
 
-    names = [field.name for field in dataclasses.fields(answers[0]) if field.name not in OF_ALL_ROWS]
-    parts = {name: [getattr(answer, name) for answer in answers] for name in names}
-    return dataclasses.replace(answers[0], **{name: join(of_rows) for name, of_rows in parts.items()})
+    return answers[0] if len(answers) == 1 else by_field(answers, join)

@@ -1,6 +1,5 @@
 """Predictions by a batch of fits: the answer of one fit, with a leading axis of the data sets."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -11,14 +10,13 @@ from bayesgen.errors import DataError, ImpossibleRowsWarning, warn
 from bayesgen.fitting import FitBatch
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
 from bayesgen.runtime import used
-from bayesgen.typing import Array, Data
+from bayesgen.typing import Data
 
-from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes, normalize
+from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, named_classes, normalize
 from .predicting import NO_CLASSES, answer, answer_of_rows
 from .rule import Rule
 
 Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
-OF_ALL_SETS = ("classes", "device", "index", "without_classes")
 
 
 @answer.register
@@ -28,7 +26,8 @@ def _(fit: FitBatch, rule: Rule, X: Data) -> Prediction:
     prediction = _by_one_call(fit, rule, tables) if isinstance(tables, Table) else None
     if prediction is None:
         each = [tables] * len(fit) if isinstance(tables, Table) else tables
-        prediction = _stacked({index: answer_of_rows(fit[index], rule, each[index]) for index in fit.known}, len(fit))
+        answers = {index: answer_of_rows(fit[index], rule, each[index]) for index in fit.known}
+        prediction = by_field([answers.get(index) for index in range(len(fit))], _stacked)
     for table in [tables] if isinstance(tables, Table) else tables:
         warn_of_unknown(table.unknown_cells)
     if isinstance(prediction, ClassPrediction):
@@ -71,37 +70,21 @@ def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> Prediction | None:
     return ClassPrediction(log_probabilities, fit.classes, log_marginal, device=used(), index=table.index)
 
 
-def _stacked(answers: Mapping[int, Prediction], num_sets: int) -> Any:
-    """The answers of all fits as one; NaN where there is none."""
-    some = next(iter(answers.values()))
-
-    def stack(name: str) -> Any:
-        parts = {index: getattr(each, name) for index, each in answers.items()}
-        if isinstance(getattr(some, name), PredictiveDistribution):
-            return StackedPredictive(tuple(parts.get(index) for index in range(num_sets)))
-        known = {index: part for index, part in parts.items() if part is not None}
-        return _with_nan(known, num_sets) if known else None
-
-    names = [field.name for field in dataclasses.fields(some) if field.name not in OF_ALL_SETS]
-    return dataclasses.replace(some, **{name: stack(name) for name in names})
+def _stacked(parts: list[Any]) -> Any:
+    """The values of a field in the answers of all fits, (B, ...); NaN where there is none."""
+    some = next(part for part in parts if part is not None)
+    if isinstance(some, PredictiveDistribution):
+        return StackedPredictive(tuple(parts))
+    return np.stack([np.full(np.shape(some), np.nan) if part is None else part for part in parts])
 
 
 def of_set(prediction: Prediction, index: int) -> Any:
     """The prediction by one fit of a batch, without the axis of the data sets."""
 
-    def take(name: str) -> Any:
-        part = getattr(prediction, name)
-        if isinstance(part, StackedPredictive):
-            return part.parts[index]
-        return None if part is None else part[index]
+    def take(parts: list[Any]) -> Any:
+        return parts[0].parts[index] if isinstance(parts[0], StackedPredictive) else parts[0][index]
 
-    names = [field.name for field in dataclasses.fields(prediction) if field.name not in OF_ALL_SETS]
-    return dataclasses.replace(prediction, **{name: take(name) for name in names})
-
-
-def _with_nan(parts: Mapping[int, Array], num_sets: int) -> Array:
-    shape = np.shape(next(iter(parts.values())))
-    return np.stack([parts.get(index, np.full(shape, np.nan)) for index in range(num_sets)])
+    return by_field([prediction], take)
 
 
 def _warn_of_impossible_rows(fit: FitBatch, rule: Rule, prediction: ClassPrediction) -> None:

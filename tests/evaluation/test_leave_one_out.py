@@ -134,3 +134,69 @@ def test_draws_score_rows_without_labels_by_their_density():
         others = np.delete(np.arange(31), row)
         rest = bg.fit(fit.model, X[others], y[others], method=fit.method, schema=fit.schema)
         np.testing.assert_allclose(result.log_scores[row], score(rest, row), atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:In 1 of 1 rows")  # which is far from all others
+def test_rows_with_heavy_weights_are_scored_by_a_fit_without_them_on_request():
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(31, 2)), np.arange(31) % 2
+    X[30] = 40.0  # an outlier, without which the draws are others
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.NUTS(num_samples=500))
+    smoothed, result = (bg.leave_one_out(fit, X, y, refit=refit) for refit in (False, True))
+    is_unsure = smoothed.pareto_k > 0.7
+    assert is_unsure[30] and not is_unsure.all()
+    np.testing.assert_array_equal(result.log_scores[~is_unsure], smoothed.log_scores[~is_unsure])
+    np.testing.assert_array_equal(result.pareto_k, np.where(is_unsure, 0.0, smoothed.pareto_k))
+    others = np.arange(30)
+    rest = bg.fit(fit.model, X[others], y[others], method=fit.method, schema=fit.schema)
+    np.testing.assert_allclose(
+        result.log_scores[30], bg.predict(rest, X[[30]], rule=bg.BMA()).log_probabilities[0, y[30]], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "model, method, rule",
+    [
+        (bg.NaiveBayes(), bg.Exact(), bg.BMA()),
+        (bg.NaiveBayes(), bg.MAP(), bg.PlugIn()),
+        (bg.GaussianDiscriminant(), bg.MAP(), bg.PlugIn()),
+    ],
+)
+def test_rows_with_missing_cells_are_scored_by_their_observed_cells(model, method, rule):
+    rng = np.random.default_rng(3)
+    X, y, weights = rng.normal(size=(37, 2)), np.arange(37) % 2, np.where(np.arange(37) == 4, 3, 1)
+    X[y == 1] += 1
+    X[[0, 4, 9], [0, 1, 1]] = np.nan
+    fit = bg.fit(model, X, y, method=method, sample_weight=weights)
+    scores = bg.leave_one_out(fit, X, y, sample_weight=weights, rule=rule).log_scores
+    for row in (0, 4, 5):  # the row of weight 3 leaves as a whole
+        others = np.delete(np.arange(37), row)
+        rest = bg.fit(model, X[others], y[others], method=method, sample_weight=weights[others], schema=fit.schema)
+        expected = bg.predict(rest, X[[row]], rule=rule).log_probabilities[0, y[row]]
+        np.testing.assert_allclose(scores[row], expected, rtol=1e-7)
+
+
+def test_folds_are_left_out_alike_by_one_call_and_by_refits(monkeypatch):
+    case = CASES["discriminant, full"]
+    X, y = case.data
+    fit = bg.fit(case.model, X, y, method=bg.Exact())
+    folds = np.arange(len(y)) * 7 // len(y) * 3 - 5  # of unequal sizes, and any whole numbers
+    by_refits = bg.leave_one_out(fit, X, y, folds=folds).log_scores
+    monkeypatch.setattr("bayesgen.prediction.left_out.FEW_FOLDS", 1)
+    np.testing.assert_allclose(bg.leave_one_out(fit, X, y, folds=folds).log_scores, by_refits, rtol=1e-9)
+
+
+def test_examples_of_a_concept_are_predicted_from_the_others():
+    learner = bg.ConceptLearner(bg.number_game("murphy"), noise=0.05)
+    X, y = [16, 8, 64, 10], [True, True, True, False]
+    result = bg.leave_one_out(bg.fit(learner, X, y, method=bg.Exact()), X, y)
+    rest = bg.fit(learner, X[1:], y[1:], method=bg.Exact())
+    np.testing.assert_allclose(result.log_scores[0], np.log(bg.predict(rest, [16], rule=bg.BMA()).next_example[0]))
+    assert result.total < result.in_sample.sum()
+    sets, marks = [X, [3, 5]], [y, [True, True]]
+    both = bg.leave_one_out(bg.fit(learner, sets, marks, method=bg.Exact()), sets, marks)
+    np.testing.assert_allclose(both.log_scores[:4], result.log_scores)
+    with pytest.raises(bg.DataError, match="not the examples"):
+        bg.leave_one_out(bg.fit(learner, X, method=bg.Exact()), X[1:])
+    with pytest.raises(bg.PredictionError, match=r"of Exact\(\) fits.*MAP"):
+        bg.leave_one_out(bg.fit(learner, X, method=bg.MAP()), X)
