@@ -122,7 +122,10 @@ class JointMethod(Method, abc.ABC):
         Raises:
             FitError: where the density is unbounded or its mode not unique; names the site.
         """
-        program, density = problem.program, self.joint_density(problem, statistics.padded())
+        program, conjugate = problem.program, problem.conjugate
+        if conjugate is not None:  # loadings that are triangular in other axes have several maxima
+            program = program.reparametrised(conjugate.moment_estimates(statistics))
+        density = dataclasses.replace(self.joint_density(problem, statistics.padded()), program=program)
         if density.dimension == 0:
             raise FitError(
                 "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask "
@@ -150,7 +153,7 @@ class JointMethod(Method, abc.ABC):
         """
         complete = _complete_data(problem, statistics, self.starts)
         num_searches = len(complete) if self.starts else self.climbs(statistics.unlabelled is None)
-        others = dispersed_starts(problem.program, problem.seed, max(PRIOR_STARTS, num_searches))
+        others = dispersed_starts(density.program, problem.seed, max(PRIOR_STARTS, num_searches))
         if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
             others = others[1:]
         of_complete = (density.given(OfStatistics(each.padded())) for each in complete)
