@@ -72,16 +72,24 @@ def test_draws_have_the_exact_means_and_deviations(case):
         assert_draws_agree(cut(draws), cut(mean), cut(variances[name]), name)
 
 
+# of 500 draws, Pareto's k of row 19 of the tied discriminant is about 0.6, with a standard error of 0.1: a few seeds warn
+MORE = bg.NUTS(num_samples=3000)
+
+
 @pytest.mark.parametrize(
-    "names", [("naive Bayes", "discriminant, full"), pytest.param(("discriminant, tied",), marks=pytest.mark.slow)]
+    ("names", "method"),
+    [
+        (("naive Bayes", "discriminant, full"), METHOD),
+        pytest.param(("discriminant, tied",), MORE, marks=pytest.mark.slow),
+    ],
 )
-def test_averages_over_draws_are_within_their_errors(sampled, names):
+def test_averages_over_draws_are_within_their_errors(sampled, names, method):
     inside = []
     for name in names:
-        one = CASES[name]
-        if name not in sampled:
-            sampled[name] = bg.fit(one.model, *one.data, method=METHOD, seed=20)
-        found = bg.predict(sampled[name], one.data[0], rule=bg.BMA())
+        one, key = CASES[name], name if method is METHOD else (name, method)
+        if key not in sampled:
+            sampled[key] = bg.fit(one.model, *one.data, method=method, seed=20)
+        found = bg.predict(sampled[key], one.data[0], rule=bg.BMA())
         expected = bg.predict(one.exact, one.data[0], rule=bg.BMA())
         close(found.probabilities.sum(1), 1.0, rtol=1e-12)
         inside.append(np.abs(found.probabilities - expected.probabilities) <= 4 * found.standard_error)
