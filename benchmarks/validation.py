@@ -124,6 +124,7 @@ def cases():
     given = about | with_("y_features", X[:ROWS])
     yield Case("linear regression, about a posterior", lambda: exact(bg.LinearRegression(), X, numbers), options=given)
     yield from sampled(X, codes, columns, labels)
+    yield from hidden(X)
     yield from controls(X, codes)
 
 
@@ -151,6 +152,29 @@ def sampled(X, codes, columns, labels):
     yield Case(
         "naive Bayes, hyperparameters drawn", lambda: bg.fit(hierarchical, X > 1, codes, method=SAMPLER), SAMPLER
     )
+
+
+def hidden(X):
+    """The lines of models with hidden states, trees or factors, which have no closed form."""
+    rng = np.random.default_rng(4)
+    songs = {"song": ["".join(rng.choice(list("ab"), 6)) for _ in range(20)]}
+    walks = {"walk": [rng.normal(size=6).tolist() for _ in range(20)]}
+    states = bg.DirichletHiddenMarkov(2, bg.DirichletCategorical())
+    of_letters = bg.NaiveBayes({"song": states}, class_prior=None)
+    yield Case(
+        "hidden Markov, letters", lambda: bg.fit(of_letters, songs, method=bg.MAP()), SAMPLER, with_("song_length", 6)
+    )
+    normal = bg.DirichletHiddenMarkov(2, bg.NormalInverseGamma(0.0, 1.0, 4.0, 1.0))
+    of_numbers = bg.GenerativeClassifier([("walk", normal, ["walk"])], class_prior=None)
+    yield Case(
+        "hidden Markov, numbers", lambda: bg.fit(of_numbers, walks, method=bg.MAP()), SAMPLER, with_("walk_length", 6)
+    )
+    grammar = bg.DirichletGrammar({"S": ["A B", "B A", "A A"], "A": ["a", "b", "c"], "B": ["b", "c c"]})
+    phrases = {"phrase": ["ab", "ba", "bb", "acc", "cca", "ac", "ca", "cc", "bcc"]}
+    of_phrases = bg.NaiveBayes(grammar, class_prior=None)
+    yield Case("grammar", lambda: bg.fit(of_phrases, phrases, method=bg.MAP()), SAMPLER)
+    factors = bg.ProbabilisticPCA(2, bg.LowRankNormal(2))
+    yield Case("probabilistic PCA", lambda: bg.fit(factors, X, method=bg.MAP()), SAMPLER)
 
 
 def controls(X, codes):

@@ -72,7 +72,7 @@ def test_draws_have_the_exact_means_and_deviations(case):
         assert_draws_agree(cut(draws), cut(mean), cut(variances[name]), name)
 
 
-# of 500 draws, Pareto's k of row 19 of the tied discriminant is about 0.6, with a standard error of 0.1: a few seeds warn
+# by 500 draws Pareto's k of row 19 of the tied discriminant is about 0.6 with a standard error of 0.1: some seeds warn
 MORE = bg.NUTS(num_samples=3000)
 
 
