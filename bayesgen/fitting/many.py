@@ -19,6 +19,7 @@ from bayesgen.errors import (
     ConstantColumnWarning,
     ConvergenceWarning,
     DataError,
+    FitError,
     PredictionError,
     keywords_stated,
     warn,
@@ -31,6 +32,7 @@ from bayesgen.runtime import (
     check_seed,
     chunks,
     interrupts_kept,
+    memory,
     over_chunks,
     requested,
     used,
@@ -50,14 +52,13 @@ from .data_sets import (
 )
 from .export import axes, datatree
 from .fit import Fit
-from .nuts import NUTS
+from .nuts import TOGETHER
 from .problem import ClosedSolution, Method, ProgramProblem, is_sparse, why_not_closed
 from .summaries import Summaries
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-SAMPLES_TOGETHER = False  # some batches of more than 32 sets did not end: see `_makers`
 SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
 
 
@@ -215,11 +216,11 @@ class SeparateFits(FitBatch):
     """Fits made one by one.
 
     Attributes:
-        fits: the fits; None where one is refused, or where a summary alone is kept.
+        fits: index of a set -> its fit; none of draws where a summary alone is kept.
         diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
     """
 
-    fits: Sequence[Fit | None]
+    fits: Mapping[int, Fit]
     diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
 
     @property
@@ -231,13 +232,12 @@ class SeparateFits(FitBatch):
         return self.diagnostics.get("ess")
 
     def _fit(self, index: int) -> Fit:
-        fit = self.fits[index]
-        if fit is None:
+        if index not in self.fits:
             raise PredictionError(
                 "keep='summary' keeps the means and diagnostics of draws, and no draws. Fit with keep='draws' for fits "
                 "and predictions."
             )
-        return fit
+        return self.fits[index]
 
 
 @keywords_stated
@@ -315,9 +315,19 @@ def why_separate(sets: DataSets, method: Method) -> str | None:
 
 
 def fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
+    """The fit of one set, made alone.
+
+    Raises:
+        FitError: a set that the method refuses.
+    """
+    return dataclasses.replace(method.solve(_problem_of(method, sets, index, seed)), model=model)
+
+
+def _problem_of(method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
+    """The training problem of a set, which its method does not refuse."""
     summaries = sets.summaries(index, method.needs_rows)
-    fit = method.trained(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
-    return dataclasses.replace(fit, model=model)
+    problem = ProgramProblem(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
+    return problem.ready_for(method)
 
 
 def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
@@ -378,26 +388,39 @@ def _solutions(
 def _separate_fits(
     model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, path: str, progress: bool | None
 ) -> SeparateFits:
-    fits: list[Fit | None] = []
-    found: list[dict[str, Any] | None] = []
+    fits: dict[int, Fit] = {}
+    found: dict[int, dict[str, Any]] = {}
     refused: dict[int, BayesgenError] = {}
-    num_together = 0
     with _each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
-        for index, make in enumerate(_makers(model, method, sets, seed)):
-            fit = None
+
+        @contextlib.contextmanager
+        def attempted(index: int) -> Iterator[None]:
             with noted(index):
                 try:
-                    fit = make()
+                    yield
                 except BayesgenError as refusal:
                     refused[index] = refusal
-            is_short = are_summaries and fit is not None and fit.is_sampled
-            found.append(None if fit is None else _numbers_of(fit, is_short))
-            num_together += make.func is _fit_of_chains and fit is not None
-            fits.append(None if is_short else fit)
-            advance(1)
-    if len(refused) == sets.num_sets:
+                    advance(1)
+
+        for block in chunks(sets.num_sets, SETS_AT_ONCE):
+            problems: dict[int, ProgramProblem] = {}
+            for index in range(block.start, block.stop):
+                with attempted(index):
+                    problems[index] = _problem_of(method, sets, index, seed)
+            if not are_summaries:
+                _check_memory(method, sets, problems.values())
+            for index, solve in zip(problems, method.solvers_of(list(problems.values())), strict=True):
+                with attempted(index):
+                    fit = dataclasses.replace(solve(), model=model)
+                    is_short = are_summaries and fit.is_sampled
+                    found[index] = _numbers_of(fit, is_short)
+                    if not is_short:
+                        fits[index] = fit
+                    advance(1)
+    if not found:
         raise refused[0]
-    numbers = _stacked(found)
+    numbers = _stacked([found.get(index) for index in range(sets.num_sets)])
+    num_together = sum(each["is_together"] for each in found.values())
     return SeparateFits(
         model=model,
         method=method,
@@ -406,7 +429,7 @@ def _separate_fits(
         log_evidence=numbers["log_evidence"],
         refused=refused,
         attributes={
-            "path": f"{num_together} of {sets.num_sets} sampled together" if num_together else path,
+            "path": f"chains of {num_together} of {sets.num_sets} run side by side" if num_together else path,
             "device": used(),
         },
         seed=seed,
@@ -415,47 +438,14 @@ def _separate_fits(
     )
 
 
-def _makers(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> Iterator[functools.partial[Fit]]:
-    """For each set a function that makes its fit; those of chains, by blocks of sets that are sampled together."""
-    alone = [functools.partial(fit_of_set, model, method, sets, index, seed) for index in range(sets.num_sets)]
-    prepared = None
-    if SAMPLES_TOGETHER and isinstance(method, NUTS):
-        with contextlib.suppress(BayesgenError):
-            prepared = method.common_coordinates(_problem_of(method, sets, 0, seed))
-    if not isinstance(method, NUTS) or prepared is None:
-        yield from alone
-        return
-    for block in chunks(sets.num_sets, SETS_AT_ONCE):
-        places = range(block.start, block.stop)
-        problems: dict[int, ProgramProblem] = {}
-        for index in places:
-            with contextlib.suppress(BayesgenError):
-                problems[index] = _problem_of(method, sets, index, seed)
-        sampled = method.sampled_together(list(problems.values()), prepared) if problems else None
-        order = {index: place for place, index in enumerate(problems)}
-        for index in places:
-            place = order.get(index)
-            if sampled is None or place is None or not sampled.is_kept[place]:
-                yield alone[index]
-                continue
-            stats = {name: values[place] for name, values in sampled.statistics.items()}
-            yield functools.partial(_fit_of_chains, model, method, problems[index], sampled.draws[place], stats)
-
-
-def _fit_of_chains(model: Recipe, method: NUTS, problem: ProgramProblem, *chains: Any) -> Fit:
-    problem.warn_of_constant_columns()
-    return dataclasses.replace(method.fit_of_chains(problem, *chains), model=model)
-
-
-def _problem_of(method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
-    """The training problem of a set that its method solves.
-
-    Raises:
-        FitError: a set that the method refuses.
-    """
-    summaries = sets.summaries(index, method.needs_rows)
-    problem = ProgramProblem(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
-    return problem.ready_for(method)
+def _check_memory(method: Method, sets: DataSets, problems: Iterable[ProgramProblem]) -> None:
+    """Refuse to keep draws that do not fit the memory of the machine, half of it for all else."""
+    needed = sets.num_sets * max(map(method.bytes_kept, problems), default=0.0)
+    if needed > memory() / 2:
+        raise FitError(
+            f"The draws of {sets.num_sets:,} fits take {needed / 2**30:,.0f} GB, and this machine has "
+            f"{memory() / 2**30:,.0f}. Give keep='summary' for their means and diagnostics alone, or draw less."
+        )
 
 
 def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
@@ -464,6 +454,7 @@ def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
         "parameters": _means(fit) if is_short else fit.parameters,
         "log_evidence": None if fit.log_evidence is None else np.asarray(fit.log_evidence),
         "diagnostics": _diagnosed(fit),
+        "is_together": fit.attributes.get("chain_method") == TOGETHER,
     }
 
 

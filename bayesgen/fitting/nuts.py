@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,8 +25,7 @@ from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDens
 from bayesgen.runtime import TABLE_CELLS, as_key, placed
 from bayesgen.solvers import (
     Chains,
-    Preparation,
-    Sampled,
+    Sample,
     Settings,
     constrained,
     sample,
@@ -42,6 +42,8 @@ from .fit import Fit
 from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
+TOGETHER = "vectorized with those of other data sets"
+MOST_TOGETHER = 200  # dimensions of densities whose chains are run side by side, as their Hessians are dense
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 
@@ -123,38 +125,49 @@ class NUTS(Method):
             )
         return density, moving, start
 
-    def fit_of_chains(
+    def bytes_kept(self, problem: ProgramProblem) -> float:
+        latents = sum(math.prod(shape) for _, shape in problem.program.structure.latents)
+        return 2 * 8 * self.num_chains * self.num_samples * latents  # latents and parameters
+
+    def solvers_of(self, problems: Sequence[ProgramProblem]) -> list[Callable[[], Fit]]:
+        """Chains of all problems are run side by side, where their densities are of one structure."""
+        with jax.enable_x64(True):
+            sampled = self._sampled_together(problems)
+        return [
+            functools.partial(self.solve if sample is None else self._fit_of_sample, problem, *(sample or ()))
+            for problem, sample in zip(problems, sampled, strict=True)
+        ]
+
+    def _sampled_together(self, problems: Sequence[ProgramProblem]) -> Sequence[Sample | None]:
+        """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone."""
+        alone: list[Sample | None] = [None] * len(problems)
+        densities = [self.density(problem)[0] for problem in problems]
+        if len(densities) < 2 or not self.precondition or not _are_alike(densities):
+            return alone
+        first, moving, start = self.density(problems[0])
+        if first.dimension > MOST_TOGETHER or first.loops_over_rows:
+            return alone
+        prepared = whitened_at_mode(first, self.num_chains, lambda: _starts(moving, start, problems[0].seed))
+        if prepared.reason is not None:
+            return alone
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
+        keys = [as_key(problem.seed) for problem in problems]
+        with placed(len(problems) * self.num_chains * (first.dimension**2 + first.cost)):
+            return sample_together(stacked, prepared.density.whitening, keys, self._settings)
+
+    def _fit_of_sample(
         self, problem: ProgramProblem, draws: Float[np.ndarray, "chains draws D"], stats: Mapping[str, np.ndarray]
     ) -> Fit:
-        """The fit of a problem by unconstrained draws of `sampled_together`."""
+        problem.warn_of_constant_columns()
         with jax.enable_x64(True):
             density, moving, _ = self.density(problem)
             sites = constrained(density, draws)
-        attributes = {"path": "whitened", "target_accept_prob": self.target_accept_prob, "chain_method": "vectorized"}
+        attributes = {
+            "path": "whitened",
+            "target_accept_prob": self.target_accept_prob,
+            "chain_method": TOGETHER,
+        }
         return fit_of_draws(self, problem, moving, sites, stats, attributes)
-
-    def common_coordinates(self, problem: ProgramProblem) -> Preparation | None:
-        """Coordinates in which posteriors of problems like this one are sampled together; None where there are none."""
-        with jax.enable_x64(True):
-            density, moving, start = self.density(problem)
-            is_large = density.dimension > 200  # Hessians of posteriors that are sampled together are dense
-            if not self.precondition or is_large or density.loops_over_rows:
-                return None
-            starts = functools.partial(_starts, moving, start, problem.seed)
-            prepared = whitened_at_mode(density, self.num_chains, starts)
-            return prepared if prepared.reason is None else None
-
-    def sampled_together(self, problems: Sequence[ProgramProblem], prepared: Preparation) -> Sampled | None:
-        """Draws from the posteriors of several problems, side by side; None where they are not of one structure."""
-        with jax.enable_x64(True):
-            densities = [self.density(problem)[0] for problem in problems]
-            first = densities[0]
-            if not _are_alike([prepared.density.density, *densities]):
-                return None
-            stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
-            keys = [as_key(problem.seed) for problem in problems]
-            with placed(len(problems) * self.num_chains * (first.dimension**2 + first.cost)):
-                return sample_together(stacked, prepared, keys, self._settings)
 
     @property
     def _settings(self) -> Settings:

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic
 
 import numpy as np
@@ -256,6 +257,10 @@ class Method(abc.ABC):
         """The fit of complete data under a prior with a closed form. Traceable."""
         raise NotImplementedError
 
+    def bytes_kept(self, problem: ProgramProblem) -> float:
+        """Memory that the draws of its fit take."""
+        return 0.0
+
     def check_counts(self, **counts: object) -> None:
         """Refuse arguments, by name, that are not whole numbers of at least 1.
 
@@ -273,6 +278,10 @@ class Method(abc.ABC):
         """The fit of a problem with finitely many processes, by the answer of the problem that suits the method."""
         name = type(self).__name__
         raise FitError(f"A concept learner is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE().")
+
+    def solvers_of(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
+        """For each of several problems for which there is no `refusal` a function that gives its fit."""
+        return [functools.partial(self.solve, problem) for problem in problems]
 
     @abc.abstractmethod
     def solve(self, problem: ProgramProblem) -> Fit:

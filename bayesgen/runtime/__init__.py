@@ -18,7 +18,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled, inner_jaxprs, needed_equations
-from .devices import carrying, check_not_forked, placed, requested, used
+from .devices import carrying, check_not_forked, memory, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
@@ -66,6 +66,7 @@ __all__ = [
     "inner_jaxprs",
     "interruptibly",
     "interrupts_kept",
+    "memory",
     "needed_equations",
     "num_cores",
     "over_chunks",

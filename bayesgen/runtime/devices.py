@@ -138,3 +138,11 @@ def has(name: str) -> bool:
 def find(name: str) -> jax.Device:
     """The first device of this name, or of any name where JAX has none."""
     return jax.devices(name)[0] if has(name) else jax.devices()[0]
+
+
+def memory() -> float:
+    """Bytes of memory of this machine; infinite where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError):  # Windows
+        return float("inf")

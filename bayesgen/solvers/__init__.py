@@ -5,7 +5,8 @@ from .attempts import Chains, Preparation, Settings, sample, whitened_at_mode
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
-from .together import Sampled, sample_together
+from .sampler import Sample
+from .together import sample_together
 
 __all__ = [
     "FAR_OUT",
@@ -16,7 +17,7 @@ __all__ = [
     "Coordinates",
     "Optimum",
     "Preparation",
-    "Sampled",
+    "Sample",
     "Settings",
     "Status",
     "Whitened",

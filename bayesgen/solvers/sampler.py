@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, num_cores
-from bayesgen.typing import Array, Bool, Float, Int
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .quasi_newton import LIGHT_OPTIMISATION
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
@@ -101,6 +101,11 @@ STATISTICS = {
 }
 
 
+def named_statistics(stats: Float[np.ndarray, "*draws statistics"]) -> dict[str, Shaped[np.ndarray, "*draws"]]:
+    """The statistics of the sampler by name, each of its dtype."""
+    return {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
+
+
 Sample = tuple[np.ndarray, dict[str, np.ndarray]]
 
 
@@ -141,9 +146,16 @@ def sample_whitened(
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 
+        def run_group(num_draws: int, adapt: bool, chains: Chain, random: np.random.Generator) -> Any:
+            numbers = functools.partial(draw_numbers, random, len(chains.step_size), density.dimension)
+
+            def advance(*state: Any) -> Any:
+                return advance_of(density)(density, *state, target, adapt, LEAPFROGS_A_CALL)
+
+            return run(advance, num_draws, chains, numbers, tell)
+
         def run_all(num_draws: int, adapt: bool, chains: list[Chain]) -> list[Any]:
-            work = carrying(lambda *group: _run(density, num_draws, target, adapt, tell, *group))
-            return pool.results(work, chains, random)
+            return pool.results(carrying(functools.partial(run_group, num_draws, adapt)), chains, random)
 
         warm = run_all(
             num_warmup, True, [start(density.dimension, *group) for group in zip(random, sizes, strict=True)]
@@ -151,13 +163,14 @@ def sample_whitened(
         parts = warm
         if np.concatenate([stats[..., 0] for _, _, stats in warm]).mean() <= patience:
             guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
-            parts = run_all(num_samples, False, [_at_step_size(chain, guess) for chain, _, _ in warm])
+            parts = run_all(num_samples, False, [at_step_size(chain, guess) for chain, _, _ in warm])
     draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
-    return draws, {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
+    return draws, named_statistics(stats)
 
 
-def _at_step_size(chain: Chain, step_size: float) -> Chain:
-    return chain._replace(step_size=np.full(len(chain.step_size), step_size))
+def at_step_size(chains: Chain, step_size: Any) -> Chain:
+    """The chains with a step size, or one for each density."""
+    return chains._replace(step_size=np.broadcast_to(step_size, chains.step_size.shape).copy())
 
 
 def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
@@ -182,31 +195,37 @@ def groups(num_chains: int) -> list[int]:
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 
-def _run(
-    density: LogDensity,
+def run(
+    advance: Callable[[Chain, RandomNumbers, Int[np.ndarray, "*chains"]], Any],
     num_draws: int,
-    target: float,
-    adapt: bool,
-    advanced: Callable[[float], None],
     chains: Chain,
-    random: np.random.Generator,
-) -> tuple[Chain, np.ndarray, np.ndarray]:
-    """Make `num_draws` draws with each chain: (chains, draws, statistics)."""
-    size = len(chains.step_size)
-    parts: list[list[Any]] = [[] for _ in range(size)]
-    left = np.full(size, num_draws, np.int32)
-    numbers = draw_numbers(random, size, density.dimension)
+    numbers_of_call: Callable[[], RandomNumbers],
+    advanced: Callable[[float], None],
+) -> tuple[Chain, Float[np.ndarray, "*chains draws D"], Float[np.ndarray, "*chains draws statistics"]]:
+    """Make `num_draws` draws with each chain: (chains, draws, statistics).
+
+    Args:
+        advance: takes chains, random numbers and the draws wanted of each chain, as `_advance` does.
+        num_draws: of each chain.
+        chains: their states.
+        numbers_of_call: gives the random numbers of one call.
+        advanced: called with the number of new draws of the slowest chain.
+    """
+    left = np.full(chains.step_size.shape, num_draws, np.int32)
+    parts: dict[tuple[int, ...], list[Any]] = {place: [] for place in np.ndindex(left.shape)}
+    numbers = numbers_of_call()
     while left.any():
-        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, LEAPFROGS_A_CALL)
-        numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
-        made = np.asarray(chains.num_draws)
-        draws, stats = np.asarray(draws), np.asarray(stats)
-        for index, count in enumerate(made):
-            parts[index].append((draws[index, :count], stats[index, :count]))
+        chains, draws, stats = advance(chains, numbers, left)
+        numbers = numbers_of_call()  # while a GPU is at work
+        made, draws, stats = np.asarray(chains.num_draws), np.asarray(draws), np.asarray(stats)
+        for place, of_chain in parts.items():
+            of_chain.append((draws[place][: made[place]], stats[place][: made[place]]))
         advanced(int(left.max() - (left - made).max()))
         left = left - made
-    draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
-    return chains, draws, stats
+    draws, stats = (
+        np.stack([np.concatenate([part[i] for part in of_chain]) for of_chain in parts.values()]) for i in (0, 1)
+    )
+    return chains, draws.reshape(*left.shape, *draws.shape[1:]), stats.reshape(*left.shape, *stats.shape[1:])
 
 
 def _advance(

@@ -21,6 +21,8 @@ def rhats_and_sizes(
     Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization: an
     improved R-hat for assessing convergence of MCMC, section 4.
     """
+    if not len(draws):
+        return np.empty(0), np.empty(0)
     halves = _halves(draws)
     normal = _rank_normalised(halves)
     folded = _rank_normalised(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True)))
@@ -45,7 +47,7 @@ def _halves(draws: Float[np.ndarray, "entries chains draws"]) -> Float[np.ndarra
 
 def _rank_normalised(chains: Float[np.ndarray, "entries M N"]) -> Float[np.ndarray, "entries M N"]:
     """Normal scores of the ranks among all draws of an entry; NaN where a draw is NaN."""
-    pooled = chains.reshape(len(chains), chains.shape[1] * chains.shape[2])
+    pooled = chains.reshape(len(chains), -1)
     ranks = scipy.stats.rankdata(pooled, axis=1)
     return scipy.special.ndtri((ranks - 0.375) / (pooled.shape[1] + 0.25)).reshape(chains.shape)
 
