@@ -18,7 +18,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled, inner_jaxprs, needed_equations
-from .devices import carrying, check_not_forked, memory, placed, requested, used
+from .devices import carrying, check_not_forked, devices_in_use, divided, memory, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
@@ -59,6 +59,8 @@ __all__ = [
     "checked_chunks",
     "chunks",
     "compiled",
+    "devices_in_use",
+    "divided",
     "even_chunks",
     "generator",
     "in_batches",

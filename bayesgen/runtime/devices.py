@@ -10,14 +10,16 @@ import contextvars
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 from bayesgen.errors import BayesgenError, DataError
 from bayesgen.typing import Result
 
 P = ParamSpec("P")
+Tree = TypeVar("Tree")
 
 # in a process forked after JAX has run, the threads of JAX do not exist, and calls of JAX never return
 _jax = {"has run": False, "was lost": False}
@@ -112,6 +114,22 @@ def carrying(function: Callable[P, Result]) -> Callable[P, Result]:
             return function(*args, **kwargs)
 
     return run
+
+
+def devices_in_use() -> list[jax.Device]:
+    """All devices of the kind on which JAX runs here."""
+    config: Any = jax.config
+    device = config.jax_default_device or jax.devices()[0]
+    return jax.devices(getattr(device, "platform", device))
+
+
+def divided(values: Tree) -> Tree:
+    """Arrays whose first axis is divided among the devices in use; as they are where there is one device."""
+    devices = devices_in_use()
+    if len(devices) == 1:
+        return values
+    mesh = jax.sharding.Mesh(np.array(devices), ("first",))
+    return jax.device_put(values, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("first")))
 
 
 def used() -> str:

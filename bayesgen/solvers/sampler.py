@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, num_cores
+from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, devices_in_use, num_cores
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .quasi_newton import LIGHT_OPTIMISATION
@@ -183,15 +183,17 @@ def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
         )
 
 
+def is_cpu() -> bool:
+    """Whether JAX runs on the processor here."""
+    return devices_in_use()[0].platform == "cpu"
+
+
 def groups(num_chains: int) -> list[int]:
     """Sizes of groups of chains that are vectorised: all chains on a GPU, else few, to use all cores.
 
     At least two chains in at most 32 groups, whatever the number of cores, so that draws are the same everywhere.
     """
-    config: Any = jax.config
-    device = config.jax_default_device or jax.devices()[0]
-    on_cpu = getattr(device, "platform", device) == "cpu"
-    size = max(2, -(-num_chains // 32)) if on_cpu else num_chains
+    size = max(2, -(-num_chains // 32)) if is_cpu() else num_chains
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 

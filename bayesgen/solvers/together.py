@@ -6,6 +6,7 @@ all of them. A density whose mode is not found so, or whose chains diverge or di
 """
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, Pool, carrying, chunks, num_cores
+from bayesgen.runtime import OwnedJit, Pool, carrying, chunks, devices_in_use, divided, num_cores
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 
 from .attempts import CAREFUL, Settings, failure_of
@@ -28,12 +29,14 @@ from .sampler import (
     advance_sets,
     at_step_size,
     draw_numbers,
+    is_cpu,
     named_statistics,
     run,
     start,
 )
 
-DENSITIES_AT_ONCE = 32  # more take more memory, and are no faster
+# densities whose chains are one array on a device; more take more memory, and on a processor are no faster
+AT_ONCE_ON_CPU, AT_ONCE_ON_GPU = 32, 1024
 
 
 def sample_together(
@@ -49,17 +52,19 @@ def sample_together(
         keys: a JAX key of each density.
         settings: of the sampler.
     """
-    size = min(DENSITIES_AT_ONCE, len(keys))
+    num_devices = len(devices_in_use())
+    at_once = num_devices * (AT_ONCE_ON_CPU if is_cpu() else AT_ONCE_ON_GPU)
+    size = min(at_once, num_devices * math.ceil(len(keys) / num_devices))
     groups = [np.arange(part.start, part.start + size).clip(max=len(keys) - 1) for part in chunks(len(keys), size)]
 
     def of_group(places: Any) -> list[Sample | None]:
-        some = jax.tree.map(lambda leaf: np.asarray(leaf)[places], densities)
-        maps, is_peak = jax.tree.map(np.asarray, _whitened(some, near))
+        some = divided(jax.tree.map(lambda leaf: np.asarray(leaf)[places], densities))
+        maps, is_peak = _whitened(some, near)
         found = _sampled(Whitened(some, maps), [keys[place] for place in places], settings)
-        return [sample if good else None for sample, good in zip(found, is_peak, strict=True)]
+        return [sample if good else None for sample, good in zip(found, np.asarray(is_peak), strict=True)]
 
     parts = [of_group(groups[0])]  # alone, as programs are traced in one thread
-    with Pool(num_cores()) as pool:
+    with Pool(num_cores() if num_devices == 1 and is_cpu() else 1) as pool:
         parts += pool.results(carrying(of_group), groups[1:])
     return [sample for part in parts for sample in part][: len(keys)]
 
@@ -96,7 +101,7 @@ def _sampled(densities: Whitened, keys: Sequence[PRNGKeyArray], settings: Settin
 
     def run_all(num_draws: int, adapt: bool, chains: Any) -> Any:
         def advance(*state: Any) -> Any:
-            return advance_sets(densities, *state, settings.target, adapt, LEAPFROGS_A_CALL)
+            return advance_sets(densities, *map(divided, state), settings.target, adapt, LEAPFROGS_A_CALL)
 
         return run(advance, num_draws, chains, numbers, lambda _: None)
 

@@ -1,13 +1,16 @@
 """Many fits at once are the fits of each data set alone."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 from counting import compilations
 
 import bayesgen as bg
-from bayesgen.fitting import many
-from bayesgen.fitting import FitBatch
+from bayesgen.fitting import FitBatch, many
 from tests.models import response_cases
 from tests.models.cases import CASES, ROWS
 
@@ -257,3 +260,28 @@ def test_a_second_batch_compiles_nothing():
     with compilations() as compiled:
         bg.predict(bg.fit_many(bg.NaiveBayes(), X + 1, y, weights=weights[1], method=bg.Exact()), X - 1, rule=bg.BMA())
     assert not compiled
+
+
+@pytest.mark.slow
+def test_several_devices_share_the_sets_and_change_no_number():
+    made = []
+    for count in (1, 2):
+        flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+        made.append(
+            subprocess.run(
+                [sys.executable, "-c", SHARED], env=os.environ | flags, capture_output=True, text=True, check=True
+            ).stdout
+        )
+    assert made[0] == made[1] and "7 of 7" in made[0]
+
+
+SHARED = """
+import numpy as np
+import bayesgen as bg
+rng = np.random.default_rng(0)
+y = np.repeat([0, 1], 20)
+X = rng.normal(size=(40, 2)) + y[:, None]
+weights = rng.integers(1, 4, (7, 40))
+batch = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, method=bg.NUTS(60, 60))
+print(batch.attributes["path"], batch.parameters["real_mean"].tolist())
+"""
