@@ -32,6 +32,7 @@ ROOMS = (
     "grammars",
     "sampling",
     "many",
+    "left_out",
     "gpu",
 )
 
