@@ -306,6 +306,17 @@ class Family(abc.ABC):
     def row_predictive(self) -> RowDensity:
         """The class-conditional densities of rows, the parameters integrated out."""
 
+    def log_prob_left_out(
+        self, values: Float[np.ndarray, "n D"], classes: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"] | None:
+        """The predictive of each row in its class by this posterior without the row; None where there is no short form.
+
+        Args:
+            values: complete rows, from all of which this posterior has learned.
+            classes, weights: of the rows.
+        """
+        return None
+
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """Sites that are transformed parameters: site -> (parameter, NumPyro transform of it)."""

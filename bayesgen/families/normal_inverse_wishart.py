@@ -50,7 +50,7 @@ from .special import (
     slogdet,
     slogdet_growth,
 )
-from .student_t import MultivariateStudentTDensity
+from .student_t import MultivariateStudentTDensity, joint_student_t
 
 
 @record
@@ -256,6 +256,25 @@ class NormalInverseWishart(JointNormalFamily):
 
     def row_predictive(self) -> RowDensity:
         return MultivariateStudentTDensity.of(**self._predictive_parameters())
+
+    def log_prob_left_out(
+        self, values: Float[np.ndarray, "n D"], classes: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"] | None:
+        """Student t whose scale matrix is that of all rows less one of rank one (Sherman and Morrison 1950)."""
+        if self.pooling.tied:
+            return None
+        density = MultivariateStudentTDensity.of(**self._predictive_parameters())
+        distances, dimension = density.ellipsoids.distances(values), values.shape[1]
+        kappa, df = self.kappa[classes], density.df[classes]
+        kappa_rest, df_rest = kappa - weights, df - weights
+        widening, widening_rest = (kappa + 1) / (kappa * df), (kappa_rest + 1) / (kappa_rest * df_rest)
+        square = distances.squares[np.arange(len(values)), classes, 0] * widening  # under the posterior's scale matrix
+        share = 1 - weights * kappa / kappa_rest * square  # of the determinant that is left without the row
+        change = 0.5 * (np.log(share) + dimension * np.log(widening_rest / widening))
+        half_log_det = distances.half_log_det[0, classes, 0] + change
+        square_rest = (kappa / kappa_rest) ** 2 * square / (share * widening_rest)
+        log_prob = joint_student_t(df_rest, square_rest[None], half_log_det[None], np.full((1, 1), dimension))
+        return np.asarray(log_prob[0])
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         matrix = ("feature", "feature_2")

@@ -103,7 +103,7 @@ class MultivariateStudentTDensity(RowDensity):
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
         distances = self.ellipsoids.distances(values, observed)
         squares, half_log_det = distances.squares[..., 0], distances.half_log_det[..., 0]
-        return _joint_student_t(self.df, squares, half_log_det, distances.dimension[..., 0])
+        return joint_student_t(self.df, squares, half_log_det, distances.dimension[..., 0])
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         return conditional_means(self.ellipsoids, values, observed)
@@ -133,7 +133,7 @@ class SphericalStudentTDensity(RowDensity):
         squares = [column_sums(scaled_squares(columns, *unit), observed) for unit in zip(loc, 1 / scale, strict=True)]
         present = xp.ones((1, rows.shape[1])) if observed is None else observed.astype(float)
         half_log_det, dimension = present @ xp.log(scale).T, present.sum(-1, keepdims=True)
-        return _joint_student_t(df[:, 0], xp.stack(squares, -1), half_log_det, dimension)
+        return joint_student_t(df[:, 0], xp.stack(squares, -1), half_log_det, dimension)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         return np.asarray(self.loc)[None]
@@ -152,7 +152,7 @@ class SphericalStudentTDensity(RowDensity):
         return loc + scale * spread * rng.standard_normal(values.shape)
 
 
-def _joint_student_t(
+def joint_student_t(
     df: Float[Array, " K"],
     squares: Float[Array, "n K"],
     half_log_det: Float[Array, "#n K"],

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows, Schema
+from bayesgen.families import DirichletCategorical
 from bayesgen.fitting import (
     UNKNOWN_MOMENTS,
     Fit,
@@ -20,7 +21,7 @@ from bayesgen.fitting import (
     why_not_closed,
     with_moments,
 )
-from bayesgen.posteriors import At
+from bayesgen.posteriors import At, ConjugatePosterior
 from bayesgen.program import ConcreteModel
 from bayesgen.runtime import over_chunks
 from bayesgen.statistics import SufficientStatistics, noting
@@ -86,8 +87,12 @@ def scores_without(
         skipped: errors of fits without a fold for which its scores are NaN; others are raised.
     """
     numbers = np.unique(folds[folds >= 0])
-    if len(numbers) > FEW_FOLDS and _is_closed(fit, rule, rows):
-        return _closed_scores(fit, rule, rows, folds)
+    if _is_closed(fit, rule, rows):
+        table = _table_of_others(fit, rule, rows) if len(numbers) == rows.num_rows else None
+        if table is not None:
+            return scores_of(table, np.asarray(rows.codes))[0]
+        if len(numbers) > FEW_FOLDS:
+            return _closed_scores(fit, rule, rows, folds)
     scores = np.full(rows.num_rows, np.nan)
     for fold in numbers:
         is_out = folds == fold
@@ -110,6 +115,28 @@ def _is_closed(fit: Fit, rule: Rule, rows: Rows) -> bool:
     if fit.summaries is None or rule.closed_at is None or fit.concrete.response is not None:
         return False
     return why_not_closed(fit.concrete, fit.schema, fit.method, fit.summaries.statistics, rows) is None
+
+
+def _table_of_others(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K"] | None:
+    """Log-joints of rows, each by the exact posterior of all others; None where a family has no short form of them."""
+    if rule.closed_at != "predictive" or not isinstance(fit.posterior, ConjugatePosterior):
+        return None
+    conjugate, codes, weights = fit.posterior.conjugate, np.asarray(rows.codes), np.asarray(rows.frequencies)
+    if not isinstance(conjugate.class_prior, DirichletCategorical):
+        return None
+    own = np.zeros(rows.num_rows)
+    for block in conjugate.blocks:
+        values = np.asarray(rows.values[block.name], np.float64)
+        log_prob = block.family.log_prob_left_out(values, codes, weights)
+        if log_prob is None:
+            return None
+        own += log_prob
+    counts = np.repeat(conjugate.class_prior.concentration[None], rows.num_rows, axis=0)
+    log_class_probs = np.log(counts / counts.sum(1, keepdims=True))
+    table, places = fit.log_joint(rows, at="predictive") - log_class_probs, np.arange(rows.num_rows)
+    table[places, codes] = own
+    counts[places, codes] -= weights
+    return table + np.log(counts / counts.sum(1, keepdims=True))
 
 
 def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -200,3 +200,14 @@ def test_examples_of_a_concept_are_predicted_from_the_others():
         bg.leave_one_out(bg.fit(learner, X, method=bg.Exact()), X[1:])
     with pytest.raises(bg.PredictionError, match=r"of Exact\(\) fits.*MAP"):
         bg.leave_one_out(bg.fit(learner, X, method=bg.MAP()), X)
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_a_posterior_less_one_row_by_its_short_form_is_that_of_the_statistics_of_all_others(monkeypatch, has_weights):
+    X = np.random.default_rng(4).normal(size=(41, 3)) @ [[2.0, 0.3, 0.0], [0.0, 1.0, 0.4], [0.0, 0.0, 0.5]]
+    y = np.append(np.arange(40) % 2, 2)  # a class of one row
+    weights = np.arange(len(y)) % 3 + 1.0 if has_weights else None
+    fit = bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact(), sample_weight=weights)
+    short = bg.leave_one_out(fit, X, y, sample_weight=weights).log_scores
+    monkeypatch.setattr(bg.NormalInverseWishart, "log_prob_left_out", lambda *_: None)
+    np.testing.assert_allclose(short, bg.leave_one_out(fit, X, y, sample_weight=weights).log_scores, rtol=1e-9)
