@@ -40,8 +40,6 @@ GROUND = {
     "bayesgen",
     *(f"bayesgen.{name}" for name in ("describe", "errors", "labels", "log_density", "records", "typing")),
 }  # for every room
-# The exception: a method that draws calls the room of figures, inside of the method.
-SKINS = {("bayesgen.evaluation.study", "bayesgen.report")}
 MOST_FILES = 8  # beside the rooms
 
 
@@ -168,7 +166,7 @@ def imports_of(module):
         for name in names:
             while name and name not in MODULES:
                 name = name.rpartition(".")[0]
-            if name and name not in (module, bayesgen.__name__) and (module, name) not in SKINS:
+            if name and name not in (module, bayesgen.__name__):
                 found.add(name)
     return frozenset(found)
 

@@ -5,10 +5,16 @@ from .calibration import Calibration, calibrate
 from .comparison import DEFAULT_PAIRS as DEFAULT_PAIRS
 from .comparison import Comparison, compare
 from .comparison import Pair as Pair
+from .figures import LINES as LINES
+from .figures import ONE_STEP as ONE_STEP
+from .figures import TWO_STEP as TWO_STEP
+from .figures import coverage_figure as coverage_figure
+from .figures import save as save
 from .leave_one_out import LeaveOneOut, leave_one_out
 from .prequential import Prequential, prequential
 from .study import TRUTH as TRUTH
 from .study import Study, study
+from .study import learning_curves as learning_curves
 from .targets import ClassTarget as ClassTarget
 from .targets import ContinuousTarget as ContinuousTarget
 from .targets import DensityTarget as DensityTarget

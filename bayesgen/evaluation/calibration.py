@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -30,6 +29,8 @@ from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
+from .comparison import as_json
+from .figures import panel
 from .uniformity import band, counts_below, ecdf_test, grid, normal_scores_test, rejected_by_holm
 
 if TYPE_CHECKING:
@@ -97,18 +98,14 @@ class Calibration:
 
     def to_json(self) -> str:
         """The table and the configuration as strict JSON."""
-        lines = self.table.astype(object).to_dict("records")
-        content = {"config": dict(self.config), "passed": self.passed, "tests": lines}
-        return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+        return as_json({"config": self.config, "passed": self.passed, "tests": self.table.to_dict("records")})
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Empirical distribution functions of the ranks minus that of uniform ones. Needs matplotlib.
 
         The band holds the whole curve of one quantity with probability 0.95; curves that failed a test have names.
         """
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots() if ax is None else ax
+        axes = panel(ax, "fraction of posterior draws below the truth", "ECDF minus uniform")
         num_simulations, failed = len(self.num_draws), set(self.table.loc[~self.table["passed"], "quantity"])
         points = grid(num_simulations)
         low, high = band(num_simulations, 0.95)
@@ -116,8 +113,6 @@ class Calibration:
         for name, values in self.fractions.items():
             style: dict[str, Any] = {"label": name} if name in failed else {"color": "0.5", "linewidth": 0.8}
             axes.plot(points, counts_below(values) / num_simulations - points, **style)
-        axes.set_xlabel("fraction of posterior draws below the truth")
-        axes.set_ylabel("ECDF minus uniform")
         axes.legend()
         return axes
 
@@ -127,8 +122,8 @@ Quantities: TypeAlias = dict[str, Float[np.ndarray, "simulations ..."]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """What is calibrated: a model whose prior is known, for n rows with certain covariates and missing cells.
+class Simulator:
+    """What is calibrated: a model whose prior is known, and makes n rows with certain covariates and missing cells.
 
     Attributes:
         model: the model, with its choices made.
@@ -263,22 +258,24 @@ def calibrate(
             f"calibrate ranks true values among posterior draws, and {type(method).__name__}() gives none. Use Exact() "
             "or NUTS()."
         )
-    target = _target(model, schema, int(n), covariates or {}, mask or {})
+    simulator = _simulator(model, schema, int(n), covariates or {}, mask or {})
     keys = jax.random.split(as_key(seed), 6)
-    world, start, learned = _world(target, model, around, simulate, simulations, keys[0])
-    truth, rows = target.simulated(world, simulations, keys[1], start)
-    data = target.summaries(rows, simulations)
+    world, start, learned = _world(simulator, model, around, simulate, simulations, keys[0])
+    truth, rows = simulator.simulated(world, simulations, keys[1], start)
+    data = simulator.summaries(rows, simulations)
     data = data if learned is None else [learned + simulated for simulated in data]
     parts = []
     for part in chunks(simulations, SETS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LabelSwitchingWarning)  # parameters without names are not ranked
-            batch = fit_many(target.model, data[part], method=method, seed=seed_of_part, progress=progress)
-        parts.append(_posterior_draws(batch, target, rows, part, keys[3]))
+            fits = fit_many(simulator.model, data[part], method=method, seed=seed_of_part, progress=progress)
+        parts.append(_posterior_draws(fits, simulator, rows, part, keys[3]))
     draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
-    others = target.simulated(target.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()})
-    true_values, values = _values(target, world, truth, draws, rows, others[1])
+    others = simulator.simulated(
+        simulator.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()}
+    )
+    true_values, values = _values(simulator, world, truth, draws, rows, others[1])
     if numbers is not None:
         true_values[f"number of a {HELD_OUT}"], values[f"number of a {HELD_OUT}"] = numbers[:, 0], numbers[:, 1:]
     rng = generator(keys[5])
@@ -287,13 +284,13 @@ def calibrate(
         {name: _fractions(true_values[name], values[name], num_draws, rng) for name in true_values},
         num_draws,
         {name: None if value is None else repr(value) for name, value in stated.items()}
-        | {"n": target.num_rows, "simulations": int(simulations), "around": around, "mask": sorted(target.mask)},
+        | {"n": simulator.num_rows, "simulations": int(simulations), "around": around, "mask": sorted(simulator.mask)},
     )
 
 
-def _target(
+def _simulator(
     model: Any, schema: Schema | None, num_rows: int, covariates: Mapping[str, Any], mask: Mapping[str, Any]
-) -> Target:
+) -> Simulator:
     """The model with its prior, and the arguments for n rows, checked."""
     if isinstance(model, Fit):
         concrete, schema, program = model.concrete, model.schema, model.program
@@ -316,7 +313,7 @@ def _target(
             raise DataError(
                 f"mask has {name!r} of the shape {observed.shape}; it takes sites, True where observed: {shapes}."
             )
-    return Target(concrete, schema, program, num_rows, covariates, known)
+    return Simulator(concrete, schema, program, num_rows, covariates, known)
 
 
 def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteModel, Schema]:
@@ -343,7 +340,7 @@ def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteMo
 
 
 def _world(
-    target: Target, model: Any, around: str, simulate: Any, num_worlds: int, key: PRNGKeyArray
+    simulator: Simulator, model: Any, around: str, simulate: Any, num_worlds: int, key: PRNGKeyArray
 ) -> tuple[GenerativeProgram, Latents | None, Summaries | None]:
     """The program that makes data, the processes if they are known, and the data learned besides."""
     if around not in ("prior", "posterior") or (around == "posterior" and simulate is not None):
@@ -352,32 +349,32 @@ def _world(
         world = simulate.program if isinstance(simulate, Fit) else simulate
         if not isinstance(world, GenerativeProgram):
             raise ModelError(f"simulate takes a GenerativeProgram or a Fit, got {simulate!r}.")
-        sites = [sorted({*program.attributes} | {str(program.label)}) for program in (world, target.program)]
+        sites = [sorted({*program.attributes} | {str(program.label)}) for program in (world, simulator.program)]
         if sites[0] != sites[1]:
             raise ModelError(
                 f"simulate makes the sites {sites[0]}, and the model has {sites[1]}: they have to be equal."
             )
         return world, None, None
     if around == "prior":
-        return target.program, None, None
+        return simulator.program, None, None
     if not isinstance(model, Fit) or not model.posterior.can("draws") or model.summaries is None:
         raise ModelError("around='posterior' takes a Fit by Exact(), which has draws and keeps its data.")
     latents = chains_joined(model.posterior.draws(num_worlds, key))
-    return target.program, latents, dataclasses.replace(model.summaries, schema=model.schema)
+    return simulator.program, latents, dataclasses.replace(model.summaries, schema=model.schema)
 
 
 def _posterior_draws(
-    batch: FitBatch, target: Target, rows: Rows, part: slice, key: PRNGKeyArray
+    fits: FitBatch, simulator: Simulator, rows: Rows, part: slice, key: PRNGKeyArray
 ) -> tuple[Latents, Int[np.ndarray, " sets"], Float[np.ndarray, "sets ..."] | None]:
     """Nearly independent draws of each fit, one more than `MOST_DRAWS`, and how many of these differ.
 
     The first is to make the held-out row. Of a number, the held-out one and draws from its predictive.
     """
-    for index, refusal in batch.refused.items():
-        raise FitError(f"Simulated data set {part.start + index}, and {len(batch.refused) - 1} more: {refusal}")
+    for index, refusal in fits.refused.items():
+        raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")
     latents, num_draws, numbers = [], [], []
-    response = target.model.response
-    for index, fit in enumerate(batch, part.start):
+    response = simulator.model.response
+    for index, fit in enumerate(fits, part.start):
         own_key = jax.random.fold_in(key, index)
         draws, wanted = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key)), MOST_DRAWS
         total = len(next(iter(draws.values())))
@@ -389,19 +386,19 @@ def _posterior_draws(
         latents.append({name: pad(values[places], MOST_DRAWS + 1) for name, values in draws.items()})
         num_draws.append(wanted)
         if response is not None:
-            row = rows.take([(index + 1) * (target.num_rows + 1) - 1])
+            row = rows.take([(index + 1) * (simulator.num_rows + 1) - 1])
             answer = BMA().respond(fit, response.without(row)).draws(MOST_DRAWS, seed=own_key)
             numbers.append(np.append(response.values(row), answer))
-    stacked = {name: np.stack([each[name] for each in latents]) for name in target.program.latents}
+    stacked = {name: np.stack([each[name] for each in latents]) for name in simulator.program.latents}
     return stacked, np.array(num_draws), np.stack(numbers) if numbers else None
 
 
 def _values(
-    target: Target, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, others: Rows
+    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, others: Rows
 ) -> tuple[Quantities, Quantities]:
     """Quantity -> its true value in each simulation, and those of the draws, (simulations, draws)."""
-    true_values, values = _of_parameters(target, world, truth, draws)
-    is_same, size, found = world == target.program, target.num_rows + 1, []
+    true_values, values = _of_parameters(simulator, world, truth, draws)
+    is_same, size, found = world == simulator.program, simulator.num_rows + 1, []
     for index in range(len(rows.codes) // size):
         last = (index + 1) * size - 1
         own = joined_rows([rows.take(slice(index * size, last)), others.take([last])])
@@ -409,7 +406,7 @@ def _values(
         parts.insert(0, {name: value[index : index + 1] for name, value in truth.items()})
         if is_same:  # one call for the true process and the draws
             parts = [{name: np.concatenate([part[name] for part in parts]) for name in truth}]
-        of_parts = [target.quantities(*pair, own) for pair in zip((world, target.program), parts, strict=False)]
+        of_parts = [simulator.quantities(*pair, own) for pair in zip((world, simulator.program), parts, strict=False)]
         found.append({name: np.concatenate([part[name] for part in of_parts]) for name in of_parts[0]})
     for name in found[0]:
         of_all = np.stack([each[name] for each in found])
@@ -417,12 +414,14 @@ def _values(
     return true_values, values
 
 
-def _of_parameters(target: Target, world: GenerativeProgram, truth: Latents, draws: Latents) -> tuple[Any, Any]:
+def _of_parameters(simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents) -> tuple[Any, Any]:
     """The entries of the parameters that vary, each once; none where names of components may be swapped."""
-    if not target.names_processes:
+    if not simulator.names_processes:
         return {}, {}
     true_values, values = {}, {}
-    known, found = world.parameters_of(truth), target.program.parameters_of(draws)
+    known, found = world.parameters_of(truth), simulator.program.parameters_of(draws)
+    if not all(np.ndim(value) for value in known.values()):  # several sites together determine a parameter
+        known, found = truth, draws
     for name, of_draws in found.items():
         if name in known and known[name].shape[1:] == of_draws.shape[2:]:
             flat, shape = known[name].reshape(len(of_draws), -1), of_draws.shape[2:]

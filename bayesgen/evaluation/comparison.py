@@ -156,7 +156,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return as_json(self.to_dict())
 
     def to_datatree(self) -> xarray.DataTree:
         """An `xarray.DataTree` of `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, ...).
@@ -213,6 +213,11 @@ def plain(value: Any) -> Any:
     if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def as_json(content: Any) -> str:
+    """Strict JSON: numbers that are not finite are null."""
+    return json.dumps(plain(content), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 DEFAULT_PAIRS: tuple[tuple[Method, Rule], ...] = (

@@ -33,6 +33,7 @@ from bayesgen.statistics import SufficientStatistics, noting
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
+from .figures import panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,9 +95,7 @@ class Prequential:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Mean log scores over sequences, by row; of one sequence, means over successive rows. Needs matplotlib."""
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots() if ax is None else ax
+        axes = panel(ax, "rows learned before", "log p(y | x, rows before)")
         num_rows = self.log_scores.shape[-1]
         scores = self.log_scores.reshape(len(self.pairs), -1, num_rows)
         for name, of_pair in zip(self.pairs, scores, strict=True):
@@ -106,8 +105,6 @@ class Prequential:
             if len(of_pair) == 1:
                 mean = pd.Series(mean).rolling(max(1, num_rows // 20), min_periods=1).mean().to_numpy()
             axes.plot(np.arange(num_rows), mean, label=name)
-        axes.set_xlabel("rows learned before")
-        axes.set_ylabel("log p(y | x, rows before)")
         axes.legend()
         return axes
 

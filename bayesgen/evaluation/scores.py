@@ -78,9 +78,15 @@ def paired_difference(scores: ArrayLike, reference: ArrayLike) -> tuple[float, f
     error NaN, as for a single row.
     """
     first, second = np.asarray(scores, dtype=float), np.asarray(reference, dtype=float)
-    with np.errstate(invalid="ignore"):  # −∞ − (−∞), and ∞ − ∞ below, are meant to be NaN
-        differences = np.where(first == second, 0.0, first - second)
-        mean = float(np.mean(differences))
-    if len(differences) < 2 or not np.isfinite([first, second]).all():
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞) is meant to be NaN
+        mean, error = mean_and_error(np.where(first == second, 0.0, first - second))
+    return mean, error if np.isfinite([first, second]).all() else float("nan")
+
+
+def mean_and_error(values: Floats) -> tuple[float, float]:
+    """The mean, and its standard error, NaN of fewer than two values or of infinite ones."""
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is meant to be NaN
+        mean = float(np.mean(values)) if len(values) else float("nan")
+    if len(values) < 2 or not np.isfinite(values).all():
         return mean, float("nan")
-    return mean, float(np.std(differences, ddof=1) / np.sqrt(len(differences)))
+    return mean, float(np.std(values, ddof=1) / np.sqrt(len(values)))

@@ -20,7 +20,7 @@ import xarray
 
 from bayesgen.data import Schema
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, keywords_stated
+from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, check_whole, keywords_stated
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.prediction import PlugIn, Rule, of_set, predict
 from bayesgen.program import GenerativeProgram
@@ -28,8 +28,9 @@ from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
-from .comparison import Pair, asked_for, is_map, names_of, plain, target_of, versions
-from .scores import paired_difference
+from .comparison import Pair, as_json, asked_for, is_map, names_of, plain, target_of, versions
+from .figures import LearningCurves, learning_curve_figure
+from .scores import mean_and_error, paired_difference
 from .targets import Target
 from .training_sets import Fits, TrainingSets, subsets, worlds
 
@@ -68,17 +69,14 @@ class Study:
     def references(self) -> dict[str, tuple[str, str]]:
         """Model -> method and rule from which differences are taken: two-step MAP, or else the first pair.
 
-        Pairs that are refused in all repeats are passed over. The truth of simulated worlds has the first model's.
+        Pairs whose log score is finite in no repeat are passed over. The truth of simulated worlds has the first
+        model's.
         """
-        names = names_of(self.pairs)
-        order = sorted(range(len(names)), key=lambda index: not is_map(self.pairs[index]))
-        known = self.table[self.table["refused"].isna()]
-        scored = set(known[PAIR].itertuples(index=False, name=None))
+        pairs = sorted(zip(names_of(self.pairs), self.pairs, strict=True), key=lambda pair: not is_map(pair[1]))
+        finite = self.table[np.isfinite(self.table["log_score"].astype(float))]
+        scored = set(finite[PAIR].itertuples(index=False, name=None))
         models = list(dict.fromkeys(self.table["model"]))
-        found = {
-            model: next((names[index] for index in order if (model, *names[index]) in scored), names[order[0]])
-            for model in models
-        }
+        found = {model: next((name for name, _ in pairs if (model, *name) in scored), pairs[0][0]) for model in models}
         return found | ({TRUTH: found[models[0]]} if TRUTH in found else {})
 
     @property
@@ -110,29 +108,18 @@ class Study:
             of_pair = self.references[model]
             origin = (self.answers[0][0] if model == TRUTH else model, *of_pair)
             scored = group[group["refused"].isna()]
-            scores = scored["log_score"].to_numpy(float)
-            reference = groups[*origin, size]["log_score"].reindex(scored.index).to_numpy(float)
-            both = ~np.isnan(scores) & ~np.isnan(reference)
-            difference, error = _paired(scores[both], reference[both])
-            means = {
-                f"{name}{suffix}": value
-                for name in self.metrics
-                for suffix, value in zip(
-                    ("", "_error"), _mean(scored[name].to_numpy(float, na_value=np.nan)), strict=True
-                )
-            }
-            rows.append(
-                {"model": model, "method": method, "rule": rule, "size": size}
-                | {"repeats": len(scored), "refused": len(group) - len(scored)}
-                | means
-                | {"difference": difference, "standard_error": error, "reference": " + ".join(of_pair)}
-            )
+            row: dict[str, Any] = dict(zip([*PAIR, "size"], (model, method, rule, size), strict=True))
+            row |= {"repeats": len(scored), "refused": len(group) - len(scored)}
+            for name in self.metrics:
+                row[name], row[f"{name}_error"] = mean_and_error(scored[name].to_numpy(float, na_value=np.nan))
+            reference = groups[*origin, size]["log_score"].reindex(scored.index)
+            both = np.stack([scored["log_score"], reference]).astype(float)
+            row["difference"], row["standard_error"] = paired_difference(*both[:, ~np.isnan(both).any(axis=0)])
+            rows.append({**row, "reference": " + ".join(of_pair)})
         return pd.DataFrame(rows)
 
     def plot(self) -> "Figure":
         """Learning curves of the mean log score with bands of a standard error, and paired differences below."""
-        from bayesgen.report import learning_curves
-
         return learning_curves({"": self})
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +139,7 @@ class Study:
 
     def to_json(self) -> str:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return as_json(self.to_dict())
 
     def to_datatree(self) -> xarray.DataTree:
         """An `xarray.DataTree` of `scores` (pair, size, repeat) and `summary` (pair, size).
@@ -198,16 +185,18 @@ class Study:
         return described(f"Study of {self.table['repeat'].nunique()} repeats", lines)
 
 
-def _paired(scores: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
-    return paired_difference(scores, reference) if len(scores) else (float("nan"), float("nan"))
-
-
-def _mean(values: np.ndarray) -> tuple[float, float]:
-    """The mean and its standard error; NaN for an error of fewer than two values, or of infinite ones."""
-    if not len(values) or np.isnan(values).all():
-        return float("nan"), float("nan")
-    finite = len(values) > 1 and np.isfinite(values).all()
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if finite else float("nan")
+def learning_curves(studies: Mapping[str, Study]) -> "Figure":
+    """Learning curves of several studies, title -> study, with a column of panels for each model of each."""
+    columns = []
+    for title, of_title in studies.items():
+        models = [model for model in of_title.references if model != TRUTH]
+        about_sizes = "training rows of each class" if of_title.config["per_class"] else "training rows"
+        for model in models:
+            name = model if not title else title if len(models) == 1 else f"{title} · {model}"
+            table = of_title.summary[of_title.summary["model"].isin([model, TRUTH])]
+            reference = " + ".join(of_title.references[model])
+            columns.append(LearningCurves(name, table, of_title.two_step, reference, about_sizes, TRUTH))
+    return learning_curve_figure(columns, [of_title.about_errors for of_title in studies.values()])
 
 
 @keywords_stated
@@ -273,31 +262,27 @@ def study(
     """
     by_name, asked = asked_for(models, pairs)
     check_seed(seed)
-    sizes, repeats = _whole(sizes, repeats, test)
+    sizes = list(dict.fromkeys(np.ravel(sizes).tolist()))
+    numbers: dict[str, Sequence[Any]] = {"sizes": sizes or [None], "repeats": [repeats]}
+    if test is not None and not isinstance(test, tuple):
+        numbers["test"] = [test]
+    for name, number in ((name, number) for name, of_name in numbers.items() for number in of_name):
+        check_whole(f"study: {name}", number, 1, DataError)
     if TRUTH in by_name and simulate is not None:
         raise DataError(f"{TRUTH!r} is the name of the true process. Give the model another name.")
     if (X is None) == (simulate is None):
         raise DataError("Give data, X and y, or simulate=program, and not both.")
+    drawn: dict[str, Any] = {"sizes": sizes, "repeats": int(repeats), "per_class": per_class}
     source: TrainingSets
-    drawn: dict[str, Any] = {
-        "sizes": sizes,
-        "repeats": repeats,
-        "per_class": per_class,
-        "test": test,
-        "seed": seed,
-    }
     if simulate is not None:
-        source = worlds(simulate, **drawn)
+        source = worlds(simulate, **drawn, test=test, seed=seed)
     else:
-        first = next(iter(by_name.values()))
-        source = subsets(first, X, y, schema=schema, **drawn)
+        source = subsets(next(iter(by_name.values())), X, y, schema=schema, **drawn, test=test, seed=seed)
     config = plain(
         {
             "models": {name: _stated(model) for name, model in by_name.items()},
             "pairs": [[repr(method), repr(rule)] for method, rule in asked],
-            "sizes": sizes,
-            "repeats": repeats,
-            "per_class": per_class,
+            **drawn,
             "schema": repr(schema),
             "seed": seed if isinstance(seed, int) else repr(seed),
             **source.description,
@@ -305,25 +290,8 @@ def study(
     )
     units = _Units.opened(None if out is None else Path(out), config)
     with interrupts_kept():
-        rows = _rows(by_name, asked, sizes, source, units, seed, schema, progress)
-    return Study(_table(rows, by_name, asked), tuple(asked), source.about_errors, config, versions())
-
-
-def _whole(sizes: Sequence[int], repeats: int, test: Any) -> tuple[list[int], int]:
-    """Sizes without repetitions, and the number of repeats.
-
-    Raises:
-        DataError: what is no positive whole number.
-    """
-    numbers: dict[str, list[Any]] = {"sizes": list(np.ravel(sizes)), "repeats": [repeats]}
-    if test is not None and not isinstance(test, tuple):
-        numbers["test"] = [test]
-    for name, values in numbers.items():
-        if not values or not all(isinstance(value, int | np.integer) and value > 0 for value in values):
-            raise DataError(
-                f"{name} has to hold positive whole numbers, got {values if name == 'sizes' else values[0]!r}."
-            )
-    return list(dict.fromkeys(map(int, numbers["sizes"]))), int(repeats)
+        table = _Experiment(by_name, asked, sizes, source, seed, schema).table(units, progress)
+    return Study(table, tuple(asked), source.about_errors, config, versions())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -347,13 +315,11 @@ class _Units:
         stated = folder / "config.json"
         if stated.exists():
             try:
-                found = json.loads(stated.read_text("utf-8"))
-            except ValueError:
+                found = dict(json.loads(stated.read_text("utf-8")))
+            except (ValueError, TypeError):  # no JSON, or none of a study
                 found = {}
             if found != config:
-                differing = (
-                    [name for name in config if found.get(name) != config[name]] if isinstance(found, dict) else []
-                )
+                differing = [name for name in config if found.get(name) != config[name]]
                 raise DataError(
                     f"{folder} holds another study: {', '.join(differing) or 'its settings'} differ. Name another "
                     "folder; this one is left as it is."
@@ -362,7 +328,7 @@ class _Units:
             raise DataError(f"{folder} has files and no study. Name an empty or a new folder.")
         (folder / "units").mkdir(parents=True, exist_ok=True)
         if not stated.exists():
-            _written(stated, json.dumps(config, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+            _written(stated, as_json(config) + "\n")
         return cls(folder / "units")
 
     def made(self, name: str, make: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -371,13 +337,8 @@ class _Units:
             return make()
         path = self.folder / f"{name}.json"
         if not path.exists():
-            rows = [{key: _as_json(value) for key, value in row.items()} for row in make()]
-            _written(path, json.dumps(rows, allow_nan=False, ensure_ascii=False))
-        rows = json.loads(path.read_text("utf-8"))
-        return [{key: value if key in TEXTS else float(value) for key, value in row.items()} for row in rows]
-
-
-TEXTS = (*KEYS, "refused")  # columns that are not numbers to be scored
+            _written(path, json.dumps(make(), ensure_ascii=False))
+        return json.loads(path.read_text("utf-8"))
 
 
 def _stated(model: Any) -> str:
@@ -391,11 +352,6 @@ def _stated(model: Any) -> str:
     return f"{model!r}, source {hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
-def _as_json(value: Any) -> Any:
-    """A number that is not finite by its name, which `float` reads."""
-    return repr(value) if isinstance(value, float) and not np.isfinite(value) else value
-
-
 def _written(path: Path, text: str) -> None:
     """Write a file that appears when it is complete."""
     aside = path.with_name(f".{uuid4().hex}")
@@ -403,59 +359,73 @@ def _written(path: Path, text: str) -> None:
     os.replace(aside, path)
 
 
-def _rows(
-    models: Mapping[str, Any],
-    pairs: Sequence[Pair],
-    sizes: Sequence[int],
-    source: TrainingSets,
-    units: _Units,
-    seed: Seed,
-    schema: Schema | None,
-    progress: bool | None,
-) -> list[dict[str, Any]]:
-    """The rows of all units, each a model, a method and a size."""
-    rules: dict[Method, dict[str, Rule]] = {}
-    names: dict[Method, dict[str, str]] = {}
-    for (method, rule), (method_name, rule_name) in zip(pairs, names_of(pairs), strict=True):
-        rules.setdefault(method, {})[rule_name] = rule
-        names.setdefault(method, {})[rule_name] = method_name
-    rows = []
-    with bar("Training sets", len(models) * len(rules) * len(sizes), progress) as advance:
-        for of_model, (model_name, model) in enumerate(models.items()):
-            for (of_method, method), size in itertools.product(enumerate(rules), sizes):
-                make = functools.partial(_unit, source, model, method, rules[method], size, seed, schema)
-                for row in units.made(f"{of_model}-{of_method}-{size}", make):
-                    rows.append({"model": model_name, "method": names[method][row["rule"]], **row})
-                advance(1)
-    truths, of_truth = source.truths(), {"rule": TRUTH, "seconds": float("nan")}
-    for size in sizes if truths else ():
-        scored = _scored(source, truths, {**of_truth, "size": size})
-        rows += [{"model": TRUTH, "method": TRUTH, **row} for row in scored]
-    return rows
+@dataclasses.dataclass(frozen=True)
+class _Experiment:
+    """The models, the pairs and the training sets of a study."""
 
+    models: Mapping[str, Any]
+    pairs: Sequence[Pair]
+    sizes: Sequence[int]
+    source: TrainingSets
+    seed: Seed
+    schema: Schema | None
 
-def _unit(
-    source: TrainingSets,
-    model: Any,
-    method: Method,
-    rules: Mapping[str, Rule],
-    size: int,
-    seed: Seed,
-    schema: Schema | None,
-) -> list[dict[str, Any]]:
-    """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImpossibleRowsWarning)  # the table counts them
-        start = time.perf_counter()
-        fits = source.fits(model, method, size, seed, schema)
-        fit_seconds, tested = time.perf_counter() - start, source.tested(model)
+    def table(self, units: _Units, progress: bool | None) -> pd.DataFrame:
+        """The rows of all units, each a model, a method and a size, in the order of models, pairs, sizes and repeats.
+
+        Raises:
+            DataError: where every row is a refusal, with the first of them.
+        """
+        methods = list(dict.fromkeys(method for method, _ in self.pairs))
+        answers: dict[Any, list[dict[str, Any]]] = {
+            (model, *names): [] for model in self.models for names in names_of(self.pairs)
+        }
+        with bar("Training sets", len(self.models) * len(methods) * len(self.sizes), progress) as advance:
+            for (of_model, name), (of_method, method) in itertools.product(enumerate(self.models), enumerate(methods)):
+                for size in self.sizes:
+                    make = functools.partial(self._unit, self.models[name], method, size)
+                    for row in units.made(f"{of_model}-{of_method}-{size}", make):
+                        answers[name, row["method"], row["rule"]].append({"model": name, **row})
+                    advance(1)
+        rows = [row for of_answer in answers.values() for row in of_answer]
+        if all(row["refused"] for row in rows):
+            raise DataError(f"Every answer is refused. The first message: {rows[0]['refused']}")
+        truths = self.source.truths()
+        for size in self.sizes if truths else ():
+            names = {"model": TRUTH, "method": TRUTH, "rule": TRUTH, "size": size, "seconds": float("nan")}
+            rows += self._scored(truths, names)
+        metrics = dict.fromkeys(name for row in rows for name in row if name not in (*KEYS, "seconds", "refused"))
+        counts = {metric.column: "Int64" for metric in Target.counts if metric.column in metrics}
+        refused = pd.Series([row["refused"] for row in rows], dtype=object)  # None stays None
+        return pd.DataFrame(rows, columns=[*KEYS, *metrics, "seconds"]).astype(counts).assign(refused=refused)
+
+    def _unit(self, model: Any, method: Method, size: int) -> list[dict[str, Any]]:
+        """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
         rows: list[dict[str, Any]] = []
-        for name, rule in rules.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ImpossibleRowsWarning)  # the table counts them
             start = time.perf_counter()
-            predictions = _predictions(fits, rule, tested)
-            seconds = (fit_seconds + time.perf_counter() - start) / len(predictions)
-            rows += _scored(source, predictions, {"rule": name, "size": size, "seconds": seconds})
-    return rows
+            fits = self.source.fits(model, method, size, self.seed, self.schema)
+            fit_seconds, tested = time.perf_counter() - start, self.source.tested(model)
+            for (of_rule, rule), (method_name, rule_name) in zip(self.pairs, names_of(self.pairs), strict=True):
+                if of_rule == method:
+                    start = time.perf_counter()
+                    predictions = _predictions(fits, rule, tested)
+                    seconds = (fit_seconds + time.perf_counter() - start) / len(predictions)
+                    names = {"method": method_name, "rule": rule_name, "size": size, "seconds": seconds}
+                    rows += self._scored(predictions, names)
+        return rows
+
+    def _scored(self, predictions: Sequence[Any], names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """A row for each repeat: the scores of `compare`, or the message of the refusal."""
+        for repeat, prediction in enumerate(predictions):
+            row = {**names, "repeat": repeat, "refused": None}
+            if isinstance(prediction, BayesgenError):
+                yield {**row, "refused": str(prediction)}
+                continue
+            labels, num_rows = self.source.labels(repeat)
+            target = target_of(prediction, labels, labels, num_rows)
+            yield row | target.scores_at(prediction, self.source.places(names["size"], repeat))
 
 
 def _predictions(fits: Fits, rule: Rule, tested: Any) -> list[Any]:
@@ -476,36 +446,3 @@ def _prediction(fits: Fits, index: int, rule: Rule, table: Any) -> Any:
         return fitted if isinstance(fitted, BayesgenError) else predict(fitted, table, rule=rule)
     except BayesgenError as refusal:
         return refusal
-
-
-def _scored(source: TrainingSets, predictions: Sequence[Any], names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each repeat: the scores of `compare`, or the message of the refusal."""
-    for repeat, prediction in enumerate(predictions):
-        row = {**names, "repeat": repeat}
-        if isinstance(prediction, BayesgenError):
-            yield {**row, "refused": str(prediction)}
-            continue
-        labels, num_rows = source.labels(repeat)
-        target = target_of(prediction, labels, labels, num_rows)
-        yield {**row, **target.scores_at(prediction, source.places(names["size"], repeat)), "refused": None}
-
-
-def _table(rows: list[dict[str, Any]], models: Mapping[str, Any], pairs: Sequence[Pair]) -> pd.DataFrame:
-    """The rows in the order of models, pairs, sizes and repeats.
-
-    Raises:
-        DataError: where every row is a refusal, with the first of them.
-    """
-    if all(row["refused"] for row in rows if row["model"] != TRUTH):
-        raise DataError(f"Every answer is refused. The first message: {rows[0]['refused']}")
-    answers = [*itertools.product(models, names_of(pairs)), (TRUTH, (TRUTH, TRUTH))]
-    place = {(model, *names): index for index, (model, names) in enumerate(answers)}
-    sizes = {size: index for index, size in enumerate(dict.fromkeys(row["size"] for row in rows))}
-    rows = sorted(
-        rows, key=lambda row: (place[row["model"], row["method"], row["rule"]], sizes[row["size"]], row["repeat"])
-    )
-    columns = [name for row in rows for name in row if name not in (*TEXTS, "seconds")]
-    counts = {metric.column: "Int64" for metric in Target.counts if metric.column in columns}
-    refused = pd.Series([row["refused"] for row in rows], dtype=object)  # None stays None
-    ordered = [*KEYS, *dict.fromkeys(columns), "seconds"]
-    return pd.DataFrame(rows, columns=ordered).astype(counts).assign(refused=refused)

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 from scipy import special, stats
 
-from bayesgen.runtime import EQUAL
 from bayesgen.typing import Bool, Float
 
+LEAST_TAIL = 1e-9  # probability of a tail, below which the union bound is as good as the recursion
 MOST_POINTS = 100  # at which distribution functions are compared
 
 
@@ -57,7 +57,7 @@ def coverage(tail: float, num_values: int) -> float:
 
 def band(num_values: int, level: float) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
     """The lowest and highest share of values at most each point, which hold simultaneously with this probability."""
-    low, high = np.log(EQUAL), 0.0
+    low, high = np.log(LEAST_TAIL), 0.0
     for _ in range(20):  # coverage falls as the tail grows
         middle = (low + high) / 2
         low, high = (middle, high) if coverage(np.exp(middle), num_values) >= level else (low, middle)
@@ -70,7 +70,7 @@ def ecdf_test(values: Float[np.ndarray, " N"]) -> tuple[float, float]:
     """The smallest two-sided tail probability of a count over the grid, and its p-value: see `coverage`."""
     tails = _tails(len(values))
     smallest = float(tails[np.arange(len(tails)), counts_below(values)].min())
-    if smallest < EQUAL:  # the union bound is as good as the recursion
+    if smallest < LEAST_TAIL:
         return smallest, len(tails) * smallest
     return smallest, float(np.clip(1 - coverage(smallest, len(values)), 0.0, 1.0))
 

@@ -141,7 +141,8 @@ class JointMethod(Method, abc.ABC):
             optimum = maximize(density, starts, num_searches)
             optimum.check(density, self.what)
             values = density.constrain(jnp.asarray(optimum.vector))
-        return Point(program, program.parameters_of({name: np.asarray(value) for name, value in values.items()}))
+        parameters = program.parameters_of({name: np.asarray(value) for name, value in values.items()})
+        return Point(problem.program, parameters)
 
     def _starts_of_search(
         self, problem: ProgramProblem, statistics: SufficientStatistics, density: ProgramDensity

@@ -1,8 +1,9 @@
 """Comparisons in a terminal and as figures."""
 
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, coverage_figure, learning_curves, save
+
 from .columns import ColumnAsRead, column_table, columns_as_read
 from .display import can_encode, show, show_study
-from .figures import LINES, ONE_STEP, TWO_STEP, coverage_figure, learning_curves, save
 
 __all__ = [
     "LINES",

@@ -185,8 +185,10 @@ def test_the_figure_has_curves_differences_and_says_what_errors_are_of(study):
         ({"sizes": [5, 51]}, "Size 51 takes 51 rows of each class, and class 'setosa' has 50, class 'versicolor'"),
         ({"sizes": [50]}, "leaves 0 rows"),
         ({"sizes": [40], "test": 31}, "leaves 30 rows to test on, and 31 are wanted"),
-        ({"sizes": [0]}, "positive whole numbers"),
-        ({"repeats": 0}, "positive whole numbers"),
+        ({"sizes": [0]}, "sizes must be a whole number and at least 1, got 0"),
+        ({"sizes": []}, "sizes must be a whole number and at least 1, got None"),
+        ({"test": 0.5}, "test must be a whole number and at least 1, got 0.5"),
+        ({"repeats": 0}, "repeats must be a whole number and at least 1, got 0"),
         ({"simulate": 3}, "not both"),
     ],
 )
@@ -224,9 +226,9 @@ def test_a_killed_process_leaves_whole_units(study, tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import time, test_study\n"
         "module = sys.modules['bayesgen.evaluation.study']\n"
-        "unit = module._unit\n"
+        "unit = module._Experiment._unit\n"
         "def slow(*arguments):\n    time.sleep(0.05)\n    return unit(*arguments)\n"
-        "module._unit = slow\n"
+        "module._Experiment._unit = slow\n"
         "test_study.run(out=sys.argv[2])\n"
     )
     arguments = [str(Path(__file__).parent), str(folder)]

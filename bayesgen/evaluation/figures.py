@@ -1,7 +1,8 @@
-"""Figures of comparisons and studies."""
+"""Figures of comparisons, studies, sequences and calibrations."""
 
+import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bayesgen.evaluation import TRUTH, Comparison, Scored, Study
+from .comparison import Comparison
+from .targets import Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,45 +66,58 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.legend(loc="upper left", fontsize="small", frameon=False)
 
 
-def learning_curves(studies: Mapping[str, Study]) -> "Figure":
+@dataclasses.dataclass(frozen=True)
+class LearningCurves:
+    """The learning curves of a model, for a column of panels.
+
+    Attributes:
+        title: of the column.
+        table: by answer and size, the mean log score, the difference and their errors; the summary of a study.
+        two_step: method and rule of plug-in answers.
+        reference: name of the answer from which differences are.
+        about_sizes: what sizes count.
+        truth: name of the model that is the true process.
+    """
+
+    title: str
+    table: pd.DataFrame
+    two_step: set[tuple[str, str]]
+    reference: str
+    about_sizes: str
+    truth: str
+
+
+def learning_curve_figure(columns: Sequence[LearningCurves], about_errors: Iterable[str]) -> "Figure":
     """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
 
-    There is a column of panels for each model of each study. Sizes at which an answer is refused in all repeats, or
-    lies below the panel, are named in the legend.
-
-    Args:
-        studies: title -> study.
+    There is a column of panels for each model. Sizes at which an answer is refused in all repeats, or lies below the
+    panel, are named in the legend.
     """
     from matplotlib.figure import Figure
 
-    columns = [
-        (title, study, model) for title, study in studies.items() for model in study.references if model != TRUTH
-    ]
     figure = Figure(figsize=(1.2 + 4.6 * len(columns), 7.2), layout="constrained")
     panels = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
-    for (title, study, model), (scores, differences) in zip(columns, panels.T, strict=True):
-        curves = study.summary[study.summary["model"].isin([model, TRUTH])]
-        _draw_curves(scores, curves, "log_score", "log_score_error", study.two_step)
-        _draw_curves(differences, curves, "difference", "standard_error", study.two_step)
-        scores.set_title(model if not title else title if len(study.references) == 1 else f"{title} · {model}")
+    for curves, (scores, differences) in zip(columns, panels.T, strict=True):
+        _draw_curves(scores, curves, "log_score", "log_score_error")
+        _draw_curves(differences, curves, "difference", "standard_error")
+        scores.set_title(curves.title)
         scores.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
-        differences.set_ylabel(f"difference from {' + '.join(study.references[model])}")
-        differences.set_xlabel("training rows of each class" if study.config["per_class"] else "training rows")
+        differences.set(ylabel=f"difference from {curves.reference}", xlabel=curves.about_sizes)
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
-    notes = dict.fromkeys(study.about_errors for study in studies.values())
-    figure.supxlabel("\n".join(["Bands: one standard error.", *notes]), fontsize="small", color="0.3")
+    notes = ["Bands: one standard error.", *dict.fromkeys(about_errors)]
+    figure.supxlabel("\n".join(notes), fontsize="small", color="0.3")
     return figure
 
 
-def _draw_curves(panel: "Axes", curves: pd.DataFrame, column: str, error: str, two_step: set[tuple[str, str]]) -> None:
-    """A column of a study's summary by size, a curve for each answer, with bands of its error."""
-    lowest, highest = _limits(curves, column, error)
+def _draw_curves(panel: "Axes", curves: LearningCurves, column: str, error: str) -> None:
+    """A column of the table by size, a curve for each answer, with bands of its error."""
+    lowest, highest = _limits(curves.table, column, error)
     lines = {color: itertools.cycle(LINES) for color in (ONE_STEP, TWO_STEP, "black")}
-    sizes = list(curves["size"].unique())
-    for (model, method, rule), curve in curves.groupby(["model", "method", "rule"], sort=False):
-        color = "black" if model == TRUTH else TWO_STEP if (method, rule) in two_step else ONE_STEP
-        step = "true process" if model == TRUTH else f"{method} · {rule}"
+    sizes = list(curves.table["size"].unique())
+    for (model, method, rule), curve in curves.table.groupby(["model", "method", "rule"], sort=False):
+        color = TWO_STEP if (method, rule) in curves.two_step else ONE_STEP
+        color, step = ("black", "true process") if model == curves.truth else (color, f"{method} · {rule}")
         absent = {
             "refused": curve["repeats"] == 0,
             "below": (curve["repeats"] > 0) & ~(curve[column] >= lowest),
@@ -131,6 +146,15 @@ def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float
     highest = (shown[column] + shown[error].fillna(0.0)).max()
     margin = 0.05 * max(highest - bottom, 0.01)
     return float(bottom - margin), float(highest + margin)
+
+
+def panel(ax: "Axes | None", xlabel: str, ylabel: str) -> "Axes":
+    """The axes, or those of a new figure, with labels."""
+    from matplotlib.figure import Figure
+
+    axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots() if ax is None else ax
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    return axes
 
 
 def save(figure: "Figure", path: Path) -> None:
