@@ -21,9 +21,9 @@ from bayesgen.fitting import (
     why_not_closed,
     with_moments,
 )
-from bayesgen.posteriors import At, ConjugatePosterior
+from bayesgen.posteriors import At, ConjugatePosterior, numbers_per_row
 from bayesgen.program import ConcreteModel
-from bayesgen.runtime import over_chunks
+from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, over_chunks
 from bayesgen.statistics import SufficientStatistics, noting
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -124,17 +124,22 @@ def _table_of_others(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K
     conjugate, codes, weights = fit.posterior.conjugate, np.asarray(rows.codes), np.asarray(rows.frequencies)
     if not isinstance(conjugate.class_prior, DirichletCategorical):
         return None
-    own = np.zeros(rows.num_rows)
-    for block in conjugate.blocks:
-        values = np.asarray(rows.values[block.name], np.float64)
-        log_prob = block.family.log_prob_left_out(values, codes, weights)
-        if log_prob is None:
+
+    def of_chunk(part: slice) -> list[Float[np.ndarray, " m"] | None]:
+        values = {name: np.asarray(cells[part], np.float64) for name, cells in rows.values.items()}
+        return [b.family.log_prob_left_out(values[b.name], codes[part], weights[part]) for b in conjugate.blocks]
+
+    cells = numbers_per_row(rows, len(fit.classes))
+    own = []
+    for log_probs in in_threads(of_chunk, even_chunks(rows.num_rows, THREAD_CELLS / cells)):
+        known = [log_prob for log_prob in log_probs if log_prob is not None]
+        if len(known) < len(log_probs):
             return None
-        own += log_prob
+        own.append(np.sum(known, axis=0))
     counts = np.repeat(conjugate.class_prior.concentration[None], rows.num_rows, axis=0)
     log_class_probs = np.log(counts / counts.sum(1, keepdims=True))
     table, places = fit.log_joint(rows, at="predictive") - log_class_probs, np.arange(rows.num_rows)
-    table[places, codes] = own
+    table[places, codes] = np.concatenate(own)
     counts[places, codes] -= weights
     return table + np.log(counts / counts.sum(1, keepdims=True))
 
