@@ -103,7 +103,7 @@ def learning_curve_figure(columns: Sequence[LearningCurves], about_errors: Itera
         scores.set_title(curves.title)
         scores.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
-        differences.set(ylabel=f"difference from {curves.reference}", xlabel=curves.about_sizes)
+        differences.set(ylabel=f"difference from\n{curves.reference}", xlabel=curves.about_sizes)
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
     notes = ["Bands: one standard error.", *dict.fromkeys(about_errors)]
     figure.supxlabel("\n".join(notes), fontsize="small", color="0.3")

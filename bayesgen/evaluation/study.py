@@ -69,12 +69,12 @@ class Study:
     def references(self) -> dict[str, tuple[str, str]]:
         """Model -> method and rule from which differences are taken: two-step MAP, or else the first pair.
 
-        Pairs whose log score is finite in no repeat are passed over. The truth of simulated worlds has the first
+        Pairs whose mean log score is finite at no size are passed over. The truth of simulated worlds has the first
         model's.
         """
         pairs = sorted(zip(names_of(self.pairs), self.pairs, strict=True), key=lambda pair: not is_map(pair[1]))
-        finite = self.table[np.isfinite(self.table["log_score"].astype(float))]
-        scored = set(finite[PAIR].itertuples(index=False, name=None))
+        means = self.table.groupby([*PAIR, "size"])["log_score"].mean()
+        scored = {key[:-1] for key in means.index[np.isfinite(means)]}
         models = list(dict.fromkeys(self.table["model"]))
         found = {model: next((name for name, _ in pairs if (model, *name) in scored), pairs[0][0]) for model in models}
         return found | ({TRUTH: found[models[0]]} if TRUTH in found else {})
@@ -97,8 +97,8 @@ class Study:
         `repeats` counts the training sets that were scored, `refused` the others. Each score has its mean over repeats
         and, as `..._error`, the standard error of the mean. `difference` is the mean over repeats of the log score
         minus that of `reference` on the same training and test rows, and `standard_error` the error of that mean. The
-        reference is the two-step MAP answer of the same model where there is one, else the model's first pair; for the
-        truth of simulated worlds that of the first model.
+        reference is the two-step MAP answer of the same model where there is one, else the model's first pair, of those
+        with a finite mean log score at some size; for the truth of simulated worlds that of the first model.
         """
         groups: dict[Any, pd.DataFrame] = {
             key: group.set_index("repeat") for key, group in self.table.groupby([*PAIR, "size"], sort=False)

@@ -99,7 +99,7 @@ class Conjugate:
         values = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
         if self.class_prior is not None:
             return values
-        return {name: np.expand_dims(value, 0) for name, value in values.items()}
+        return {name: namespace(value).expand_dims(value, 0) for name, value in values.items()}
 
     @property
     def has_several_maxima(self) -> bool:

@@ -103,6 +103,17 @@ def test_without_map_differences_are_from_the_first_pair():
     assert set(run(sizes=[8], pairs=[PAIRS[3], PAIRS[2]]).references.values()) == {("Exact", "BMA")}
 
 
+def test_a_plug_in_that_rules_out_test_rows_at_every_size_is_no_reference():
+    """A value that no training row of a class has makes the log score of the most probable process infinite."""
+    rng = np.random.default_rng(0)
+    words = np.stack([rng.choice(list("abcdefgh"), 40), rng.choice(list("abcdefgh"), 40)], axis=1)
+    frame = pd.DataFrame(words, columns=["first", "second"]).astype("category")
+    result = bg.study(bg.NaiveBayes(), frame, np.arange(40) % 2, sizes=[3], repeats=2, pairs=PAIRS[1:4])
+    assert np.isneginf(result.summary["log_score"][0])
+    assert set(result.summary["reference"]) == {"Exact + PlugIn(mean)"}
+    assert np.isfinite(result.summary["difference"][1:]).all()
+
+
 def test_averages_are_fitted_one_by_one_and_compared_with_the_first_pair_that_they_answer():
     average = bg.average([bg.GaussianDiscriminant("diag"), bg.GaussianDiscriminant("tied")])
     study = bg.study(average, IRIS.X, IRIS.y, sizes=[8], repeats=2, pairs=PAIRS[1:4], seed=3)
