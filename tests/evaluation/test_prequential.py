@@ -105,3 +105,11 @@ def test_what_has_no_order_is_refused():
 def test_curves_are_drawn():
     axes = bg.prequential(bg.NaiveBayes(), [[1.0], [2.0], [3.0], [5.0]], list("abab"), pairs=PAIRS[2:]).plot()
     assert [line.get_label() for line in axes.get_lines()] == ["Exact + PlugIn(mean)", "Exact + BMA"]
+
+
+def test_the_plug_in_of_rows_without_labels_has_the_shares_of_the_rows_before():
+    """Against shares of counts; without rows there is no estimate, and what was never seen has probability zero."""
+    tosses = np.array([[True, True, False, True], [False, True, True, False]])
+    model = bg.NaiveBayes(bg.BetaBernoulli(0.5, 0.5), class_prior=None)
+    found = bg.prequential(model, [(rows[:, None],) for rows in tosses], pairs=[(bg.MLE(), bg.PlugIn())])
+    np.testing.assert_allclose(np.exp(found.log_scores), [[np.nan, 1, 0, 2 / 3], [np.nan, 0, 0.5, 1 / 3]], rtol=1e-12)
