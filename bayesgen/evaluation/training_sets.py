@@ -192,7 +192,7 @@ def subsets(
     names = list(classes) if per_class and codes is not None and classes else ["all"]
     _check_sizes(np.bincount(groups, minlength=len(names)), names, sizes, test if own_test is None else 0)
     order = generator(as_key(seed)).permuted(np.tile(np.arange(table.num_rows), (repeats, 1)), axis=1)
-    digest = _digest([sets.rows, *([] if own_test is None else [sets.model.read(sets.schema, own_test)])])
+    digest = _digest([sets.rows, *([] if own_test is None else [sets.model.read_rows(sets.schema, own_test)])])
     return Subsets(table, order, _ranks(order, groups), test if own_test is None else own_test, digest)
 
 

@@ -273,7 +273,7 @@ def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schem
 def encoded_rows(model: ConcreteModel, schema: Schema, table: Table) -> Rows:
     """The rows of a table with codes of their labels and with weights."""
     labels = model.label_codes(schema, table)
-    return dataclasses.replace(model.read(schema, table), labels=labels, weights=table.weights)
+    return dataclasses.replace(model.read_rows(schema, table), labels=labels, weights=table.weights)
 
 
 def summaries_of_rows(model: ConcreteModel, schema: Schema, rows: Rows, keeps_rows: bool = False) -> Summaries:

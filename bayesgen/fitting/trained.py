@@ -113,7 +113,7 @@ class TrainedProgram(Trained[Any]):
             rows = read_rows(self.program, table, labelled=True)
             check_ranges(self.schema.ranges, rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
-        rows = self.concrete.read(self.schema, table)
+        rows = self.concrete.read_rows(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
         check_ranges(self.schema.ranges, rows.covariates)
         return rows

@@ -192,7 +192,7 @@ def imputed(fit: TrainedProgram, X: Data, num_draws: int, seed: Seed) -> Any:
         )
     check_whole("impute: num_draws", num_draws, 0, PredictionError)
     table = read_table(X)
-    rows = fit.concrete.read(fit.schema, table)
+    rows = fit.concrete.read_rows(fit.schema, table)
     warn_of_unknown(table.unknown_cells)
     fit.concrete.check_rows(fit.schema, rows.values)
     _refuse_sequences(conjugate, rows)

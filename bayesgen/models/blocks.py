@@ -236,7 +236,7 @@ class BlockModel(ConcreteModel[Labelled]):
                     check_kind_of_sequences(column, schema.kind_of(column), family)
         return schema
 
-    def read(self, schema: Schema, table: Table) -> Rows:
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The rows, each block's columns encoded."""
         schema.check_table(table)
         for name, family, _ in self.blocks:

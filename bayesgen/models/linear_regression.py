@@ -163,7 +163,7 @@ class FeatureRegression(BlockModel):
             raise ModelError("The features of a regression are found by LinearRegression(...): fit that.")
         return declared.resolve(table)
 
-    def read(self, schema: Schema, table: Table) -> Rows:
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The response, NaN where it is missing, as attribute, and the features as covariate."""
         schema.check_table(table)
         features = _features(schema, table)

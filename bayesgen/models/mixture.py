@@ -116,8 +116,8 @@ class ConcreteMixture(Mixture, ConcreteModel):
         refuse_labels(table.labels)
         return np.full(table.num_rows, -1)
 
-    def read(self, schema: Schema, table: Table) -> Rows:
-        return self.model.read(schema, table)
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
+        return self.model.read_rows(schema, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         self.model.check_rows(schema, attributes)

@@ -109,7 +109,7 @@ class ColumnsOfResponse(BlockModel):
     def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return NaiveBayesRegression().infer_schema(table, y, declared)
 
-    def read(self, schema: Schema, table: Table) -> Rows:
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The response, NaN in new rows, and the columns."""
         schema.check_table(table)
         assert schema.response is not None

@@ -185,8 +185,8 @@ class StructureAverage(ConcreteModel):
     def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return self.classifier.infer_schema(table, y, declared)
 
-    def read(self, schema: Schema, table: Table) -> Rows:
-        return self.classifier.read(schema, table)
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
+        return self.classifier.read_rows(schema, table)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         self.classifier.check_rows(schema, attributes)

@@ -408,7 +408,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
         table = read_table(X) if self.response_site is None else read_table(X, y)
         program = self.of_table(table) if self.awaits_covariates else self
-        rows = program.read(None, table)
+        rows = program.read_rows(None, table)
         if self.response_site is not None:
             check_missing(program, rows)
         return program, rows
@@ -450,7 +450,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
         return super().label_codes(schema, table)
 
-    def read(self, schema: Schema | None, table: Any) -> Rows:
+    def read_rows(self, schema: Schema | None, table: Any) -> Rows:
         """The rows of anything that `read_table` takes: the program's sites are its schema."""
         check_not_forked()  # what is compiled already runs without tracing
         return read_rows(self, table)

@@ -153,12 +153,12 @@ class ConcreteModel(Recipe[Labelled]):
         return schema.label_codes(table.labels)
 
     @abc.abstractmethod
-    def read(self, schema: Schema, table: Table) -> Rows:
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The rows of a table by attribute site."""
 
     @abc.abstractmethod
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        """Refuse rows, as `read` gives them, so far from the training data that densities lose all digits."""
+        """Refuse rows, as `read_rows` gives them, so far from the training data that densities lose all digits."""
 
     @abc.abstractmethod
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:

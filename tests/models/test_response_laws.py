@@ -151,7 +151,7 @@ def test_the_density_of_the_program_is_that_of_closed_forms(name):
     fit = case.exact
     program, prior, statistics = fit.program, fit.concrete.conjugate(fit.schema), fit.summaries.statistics
     draws = fit.posterior.conjugate.sample((2,), np.random.default_rng(2))
-    rows = fit.concrete.read(fit.schema, read_table(*case.data))
+    rows = fit.concrete.read_rows(fit.schema, read_table(*case.data))
     for i in range(2):
         parameters = {key: np.asarray(value[i]) for key, value in draws.items()}
         values = program.latents_of(parameters)

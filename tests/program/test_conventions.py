@@ -110,7 +110,7 @@ def test_a_latent_per_row_and_a_reparametrised_attribute_are_refused():
             numpyro.sample("x", dist.Normal(u + y, 1))
 
     with pytest.raises(DataError, match=r"missing \['u'\]"):
-        program(latent).read(None, {"x": np.zeros(3)})
+        program(latent).read_rows(None, {"x": np.zeros(3)})
 
     def reparametrised(n):
         p = probabilities()
@@ -120,7 +120,7 @@ def test_a_latent_per_row_and_a_reparametrised_attribute_are_refused():
                 numpyro.sample("x", dist.Normal(1.0 * y, 2.0))
 
     with pytest.raises((ModelError, DataError), match="x"):
-        program(reparametrised).read(None, {"x": np.zeros(3)})
+        program(reparametrised).read_rows(None, {"x": np.zeros(3)})
 
 
 def test_covariates_belong_to_attributes_and_to_their_own_row():

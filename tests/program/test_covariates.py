@@ -162,7 +162,7 @@ def test_programs_get_what_the_data_have():
         {"a": [1, 2], "b": [True, False], "c": pd.array([3, 4], "Int64"), "d": [0.5, 1], "x": [0.0, 1]}
     )
     for cells in (frame, {**frame, "d": np.ones((2, 3, 4), np.float32)}):
-        program.read(None, cells)
+        program.read_rows(None, cells)
         shape = np.shape(cells["d"])[1:]
         assert seen == {"a": ((), int), "b": ((), bool), "c": ((), int), "d": (shape, float)}
 
@@ -277,12 +277,12 @@ def test_indexes_out_of_range_are_refused(name):
     program = bg.GenerativeProgram(indexed, classes=2)
     lowest, highest = ends or (-math.inf, math.inf)
     low, high = max(lowest, -100), min(highest, 2**40)
-    program.read(None, {"x": np.zeros(3), "group": [low, high, low]})
+    program.read_rows(None, {"x": np.zeros(3), "group": [low, high, low]})
     program.simulate(2, group=[low, high])
     outside = [low - 1] * (lowest == low) + [high + 1, high + 2**32] * (highest == high)
     for group in outside:
         with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 2.*; 1 rows are such"):
-            program.read(None, {"x": np.zeros(3), "group": [low, high, group]})
+            program.read_rows(None, {"x": np.zeros(3), "group": [low, high, group]})
     for group in outside[-1:]:
         with pytest.raises(DataError, match=rf"Covariate 'group' has {group} in row 0"):
             program.simulate(2, group=group)
@@ -307,9 +307,9 @@ def test_indexes_of_several_covariates_and_of_arrays_of_them_name_both():
 
     program = bg.GenerativeProgram(indexed, label=None)
     rows = {"x": np.zeros(2), "place": [[0, 2], [1, 1]], "year": [0, 1]}
-    program.read(None, rows)
+    program.read_rows(None, rows)
     with pytest.raises(DataError, match=r"'place' has \[1 1\] and 'year' has 2 in row 1, .* the index 7 .*0 to 5;"):
-        program.read(None, {**rows, "year": [0, 2]})
+        program.read_rows(None, {**rows, "year": [0, 2]})
 
 
 def test_entries_count_where_a_program_chooses_them():
@@ -324,10 +324,10 @@ def test_entries_count_where_a_program_chooses_them():
 
     program = bg.GenerativeProgram(chosen, label=None)
     rows = {"x": np.zeros(2), "padded": [[0, -1, -9], [3, 1, 2]], "dose": [0.0, 4.0], "group": [3, 5]}
-    program.read(None, rows)
+    program.read_rows(None, rows)
     for name, values in [("padded", [[0, 1, 2], [3, 4, -1]]), ("dose", [-1.0, 5.0]), ("group", [9, 4])]:
         with pytest.raises(DataError, match=rf"'{name}' has .* in row 1, .* the index 4 .* 4 entries, 0 to 3;.*where"):
-            program.read(None, {**rows, name: values})
+            program.read_rows(None, {**rows, name: values})
 
 
 def test_truth_values_are_no_index():
@@ -338,7 +338,7 @@ def test_truth_values_are_no_index():
 
     program = bg.GenerativeProgram(indexed, label=None)
     with pytest.raises(ModelError, match=r"truth values \(line .*table\[group\].*astype\(int\)") as refusal:
-        program.read(None, {"x": np.zeros(2), "group": [True, False]})
+        program.read_rows(None, {"x": np.zeros(2), "group": [True, False]})
     assert "http" not in str(refusal.value)
 
 

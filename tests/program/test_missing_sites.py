@@ -192,7 +192,7 @@ def test_summaries_draws_and_tables_agree_on_the_cells_that_are_there(function):
     of_labels = [own.log_joint(latents, X)[np.arange(ROWS), y].sum() for X in (whole, rows)]
     prior = own.log_density(latents, whole, y) - of_labels[0]
     close(own.log_density(latents, rows, y), prior + of_labels[1], rtol=1e-10)
-    read = own.read(None, rows)
+    read = own.read_rows(None, rows)
     several = {name: np.stack([np.asarray(value)] * 3) for name, value in latents.items()}
     table = log_joint_draws(own, several, read)
     close(table[1], program_table(own, latents, read), rtol=1e-9)
@@ -238,7 +238,7 @@ def test_events_that_stand_as_a_whole_are_left_out_as_a_whole():
         without = BOUND[vectors].log_joint(latents, with_nan(vectors, rows, name, (ROW,)))[ROW]
         close(table - without, [density(rows[name][ROW], k) for k in range(3)], rtol=1e-8)
         with pytest.raises(DataError, match=rf"'{name}' has events of which a part is missing, the first in row {ROW}"):
-            BOUND[vectors].read(None, with_nan(vectors, rows, name, (ROW, 1)))
+            BOUND[vectors].read_rows(None, with_nan(vectors, rows, name, (ROW, 1)))
 
 
 def test_an_attribute_on_which_another_depends_is_refused_with_both_names():
@@ -261,16 +261,16 @@ def test_missing_covariates_and_infinite_cells_are_refused_by_name():
     with pytest.raises(DataError, match=r"Covariate 'dose' has 1 missing cells, the first in row 4"):
         bg.fit(BOUND[covariate], with_nan(covariate, rows, "dose", (ROW,)), y, method=bg.MAP())
     with pytest.raises(DataError, match=r"'x' has 1 infinite values"):
-        BOUND[covariate].read(None, rows | {"x": np.where(np.arange(ROWS) == 2, np.inf, rows["x"])})
+        BOUND[covariate].read_rows(None, rows | {"x": np.where(np.arange(ROWS) == 2, np.inf, rows["x"])})
     with pytest.raises(DataError, match=r"'hits': 1 values are outside its support.*row 3"):
         hits = np.array(rows["hits"], float)
         hits[2:4] = np.nan, 40
-        BOUND[covariate].read(None, rows | {"hits": hits})
+        BOUND[covariate].read_rows(None, rows | {"hits": hits})
 
 
 def test_every_mark_of_a_missing_cell_is_one():
     rows = {"x": np.array([1.0, None, 2.0], object), "counts": np.ma.array([[1, 2], [3, 4], [5, 6]], mask=[[0, 1]] * 3)}
-    read = BOUND[mixed].read(None, rows)
+    read = BOUND[mixed].read_rows(None, rows)
     assert read.observed["x"].tolist() == [True, False, True]
     assert read.observed["counts"].tolist() == [[True, False]] * 3
     assert read.values["counts"].tolist() == [[1.0, 0.0], [3.0, 0.0], [5.0, 0.0]]

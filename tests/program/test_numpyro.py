@@ -27,7 +27,7 @@ def built_in(rng):
     y = np.where(X["height"] + 0.3 * X["girth"] > 0.7, "elm", "ash")
     data = summarize(bg.NaiveBayes(), X, y)
     own = data.model.bind(data.scaled_schema)
-    rows = data.model.read(data.scaled_schema, read_table(X))
+    rows = data.model.read_rows(data.scaled_schema, read_table(X))
     return own, rows.values, np.searchsorted(["ash", "elm"], y)
 
 

@@ -118,7 +118,7 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("name", "value", "match"), IMPOSSIBLE)
 def test_impossible_counts_are_refused_in_training_and_in_prediction(name, value, match):
     counted, X = COUNTED[name]
-    counted.read(None, X)
+    counted.read_rows(None, X)
     bad = {**X, "x": [X["x"][0], value, X["x"][2]]}
     with pytest.raises(DataError, match=f"Attribute 'x': .*{match}"):
         summarize(counted, bad, [0, 1, 1])
