@@ -44,7 +44,7 @@ class Rows:
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        return int(next(iter(self.values.values())).shape[0])
+        return int(next(iter((self.values or self.covariates).values())).shape[0])
 
     @property
     def codes(self) -> Int[Array, " n"]:

@@ -20,7 +20,7 @@ import scipy.special
 from bayesgen.data import Rows
 from bayesgen.program import Prior, Program, ProgramDensity, program_table, slope_along, slopes_of_log_odds
 from bayesgen.runtime import CACHE_ROWS, EQUAL_DENSITIES, over_chunks
-from bayesgen.solvers import evaluator_of
+from bayesgen.solvers import Optimum, Status, evaluator_of
 from bayesgen.statistics import padded_rows
 from bayesgen.typing import Bool, Float, Int
 
@@ -119,6 +119,15 @@ class LogOddsSlopes:
         moves = np.random.default_rng(0).normal(size=(3, len(self.vector))) * self.widths
         gradients = evaluator_of(self.density.given()).gradients(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
+
+
+def unless_separable(density: ProgramDensity, rows: Rows | None, optimum: Optimum) -> Optimum:
+    """The optimum of a likelihood of nothing but labels, its status `SEPARABLE` where classes are."""
+    if rows is None or density.program.attributes or density.prior is not Prior.NONE:
+        return optimum
+    slopes = LogOddsSlopes.at(density, rows, optimum.vector, np.ones(len(optimum.vector)))
+    direction = slopes.separation(slopes.without_prior)
+    return optimum if direction is None else dataclasses.replace(optimum, status=Status.SEPARABLE, direction=direction)
 
 
 def _slopes(

@@ -25,6 +25,7 @@ from bayesgen.typing import Float
 from .em import CompleteDataObjective, Options, search_by_em
 from .exact import Exact
 from .fit import Fit
+from .identification import unless_separable
 from .nuts import NUTS
 from .problem import ClosedSolution, Method, ProgramProblem
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
@@ -138,7 +139,7 @@ class JointMethod(Method, abc.ABC):
                 starts, num_searches = self.starts.vectors(program, others), len(self.starts.given)
             else:
                 starts, num_searches = self._starts_of_search(problem, statistics, density)
-            optimum = maximize(density, starts, num_searches)
+            optimum = unless_separable(density, statistics.rows, maximize(density, starts, num_searches))
             optimum.check(density, self.what)
             values = density.constrain(jnp.asarray(optimum.vector))
         parameters = program.parameters_of({name: np.asarray(value) for name, value in values.items()})
@@ -192,6 +193,11 @@ def _complete_data(
     labelled = dataclasses.replace(statistics, unlabelled=silent)
     if starts is None and statistics.class_weights.any():
         return [labelled]
+    if not rows.values:
+        raise DataError(
+            "No row has a label, and the program models nothing else of a row, so there is nothing to learn from. Give "
+            "labels."
+        )
     if starts is None:
         rng = generator(as_key(problem.seed))
         # two groupings, by k-means++ and about random rows

@@ -19,7 +19,7 @@ from bayesgen.statistics import SufficientStatistics, is_traced
 from bayesgen.typing import Array, Float, Int
 
 from .evaluation import Evaluation, class_table, evaluate_classes, unconstrain
-from .joint import log_joint_of
+from .joint import log_class_probs, log_joint_of
 from .structure import Arrays, Program, Structure
 
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
@@ -73,7 +73,7 @@ class OfStatistics(LogLikelihood):
 
     def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         weights, rows = self.statistics.class_weights, self.statistics.unlabelled
-        total = jnp.where(weights > 0, weights * evaluation.label_log_probs, 0.0).sum()
+        total = jnp.where(weights > 0, weights * log_class_probs(program, evaluation), 0.0).sum()
         for name, _ in program.plan.compressed:
             part = evaluation.compressed(name).log_likelihood(self.statistics.summaries[name])
             scale = evaluation.scale(name)
@@ -107,10 +107,9 @@ def _numbers(data: Any) -> int:
 
 
 def _of_labelled(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
-    """Log-likelihood of the attributes without statistics, in rows with labels."""
-    tables = class_table(program, latents, rows.values, rows.covariates, program.plan.rowwise, rows.observed)
-    log_joint = sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
-    return _weighted(rows, jnp.take_along_axis(log_joint, rows.codes[:, None], axis=1)[:, 0])
+    """Log-likelihood of the sites without statistics, in rows with labels."""
+    table = class_table(program, latents, rows, program.plan.rowwise)
+    return _weighted(rows, jnp.take_along_axis(table, rows.codes[:, None], axis=1)[:, 0])
 
 
 def _weighted(rows: Rows, of_rows: Float[Array, " n"]) -> Float[Array, ""]:
@@ -141,7 +140,8 @@ class OfRows(LogLikelihood):
     def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         """The sum over rows, chunk by chunk; the backward pass computes each chunk again."""
         rows = self.rows
-        numbers_per_row = program.num_classes * max(math.prod(np.shape(values)[1:]) for values in rows.values.values())
+        cells = (math.prod(np.shape(values)[1:]) for values in rows.values.values())
+        numbers_per_row = program.num_classes * max(cells, default=1)
         most = 1 << max(CACHED_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
         size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
         chunks = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, size, *jnp.shape(leaf)[1:])), rows)

@@ -67,8 +67,11 @@ def discover(program: Program) -> Discovery:
                 f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, "
                 "where the rows have to be one axis alone.",
             )
-    if not attributes:
-        raise ModelError(f"The program has no attribute site in its plate {plate.name!r}: sample at least one there.")
+    if not attributes and (program.label is None or not program.covariates):
+        raise ModelError(
+            f"The program has no attribute site in its plate {plate.name!r}: sample at least one there, or let the "
+            "label depend on covariates."
+        )
     structure = Structure(
         plate=plate.name,
         axis=plate.dim,

@@ -16,6 +16,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from numpyro.distributions.transforms import biject_to
 
+from bayesgen.data import Rows
 from bayesgen.runtime import VANISHING
 from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
@@ -271,8 +272,10 @@ class Evaluation:
         return self.sites[name]["scale"]
 
     def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
-        """Site -> log probability of the observed cells of each row."""
-        return {name: self._by_row(self._log_prob(name)) for name in names}
+        """Site -> log probability of the observed cells, or of the label, of each row."""
+        return {
+            name: self._by_row(self._log_prob(name)) if name in self.sites else self.label_log_probs for name in names
+        }
 
     def _log_prob(self, name: str) -> Float[Array, "..."]:
         message, observed = self.sites[name], self.observed.get(name)
@@ -387,26 +390,17 @@ def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentV
     return latent._replace(log_prob=scaled)
 
 
-def class_table(
-    program: Program,
-    latents: Arrays,
-    attributes: Arrays,
-    covariates: Arrays,
-    names: Collection[str],
-    observed: Arrays | None = None,
-) -> dict[str, Float[Array, "n K"]]:
-    """Site -> log probability of the observed cells of each row under each class.
+def class_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
+    """Log probability of these sites of each row under each class: of observed cells, and of the class itself.
 
     The program is run with K copies of a row, one under each class, and mapped over the rows: terms that depend on
     latents alone (a Cholesky factor, say) are computed K times and not once a row.
     """
     num_classes = program.num_classes
 
-    def of_row(row: Arrays, covariates_of_row: Arrays, observed_in_row: Arrays) -> dict[str, Float[Array, " K"]]:
-        rows, given, masks = jax.tree.map(
-            lambda value: jnp.broadcast_to(value, (num_classes, *jnp.shape(value))),
-            (row, covariates_of_row, observed_in_row),
-        )
-        return evaluate(program, latents, jnp.arange(num_classes), rows, given, observed=masks).row_log_probs(names)
+    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, " K"]:
+        values, given, masks = jax.tree.map(lambda cell: jnp.broadcast_to(cell, (num_classes, *jnp.shape(cell))), row)
+        evaluation = evaluate(program, latents, jnp.arange(num_classes), values, given, observed=masks)
+        return sum(evaluation.row_log_probs(names).values(), start=jnp.zeros(num_classes))
 
-    return jax.vmap(of_row)(attributes, covariates, observed or {})
+    return jax.vmap(of_row)((rows.values, rows.covariates, rows.observed))

@@ -66,7 +66,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
     data: bayesgen conditions on them. Keyword-only arguments of the function are covariates, quantities that each
     row has but the program does not model: arrays (n, ...) of any shape and dtype in a mapping, or columns of a frame,
-    (n,). Covariates keep their dtype, so that the program can index by integers.
+    (n,). Covariates keep their dtype, so that the program can index by integers. Attributes and the label may depend
+    on them; a program whose label does need not have attributes (logistic regression).
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no

@@ -212,7 +212,8 @@ def _effects(
     codes = np.arange(traces.program.num_classes)
 
     def distributions(findings: Findings) -> tuple[list[Any], dict[str, Any]]:
-        return [*findings.log_probs.values(), *jax.tree.leaves(findings.label)], findings.deterministics
+        of_attributes = [findings.log_probs[name] for name in traces.program.attributes]
+        return [*of_attributes, *jax.tree.leaves(findings.label)], findings.deterministics
 
     function = traces.classes.function.only(distributions)
     arguments = rows, codes, arbitrary_covariates(traces.program, len(codes), same=True)

@@ -37,7 +37,7 @@ def log_joint_of(program: Program, evaluation: Evaluation, rows: Rows) -> Float[
         total = total + statistics[name].density(of_classes).log_prob(rows.values[name], rows.observed.get(name))
     rowwise = _run_by_row(program, parameters)
     if rowwise:
-        total = total + _by_row(program, evaluation.latents, rows, rowwise)
+        total = total + class_table(program, evaluation.latents, rows, rowwise)
     return jnp.broadcast_to(total, (rows.num_rows, program.num_classes))
 
 
@@ -169,14 +169,14 @@ def _other_tables(
     ]
     if draws.latents:
         names = _run_by_row(program, (*reference.sites, *draws.parameters))
-        tables = jax.vmap(lambda latents: _by_row(program, latents, rows, names))(draws.latents)
+        tables = jax.vmap(lambda latents: class_table(program, latents, rows, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None
 
 
 def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
-    """The attribute sites besides these."""
-    return tuple(name for name in program.attributes if name not in others)
+    """The attribute sites besides these, and the label if it depends on the row."""
+    return tuple(name for name in dict.fromkeys((*program.attributes, *program.plan.rowwise)) if name not in others)
 
 
 def _read(
@@ -189,13 +189,13 @@ def _read(
         if evaluation.scale(name) is None and not likelihood.uses_measure
     }
     unmasked = {name: site.parameters for name, site in conditionals.items() if site.mask is None}
-    return evaluation.label_log_probs, unmasked
+    return log_class_probs(program, evaluation), unmasked
 
 
-def _by_row(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
-    """The table of these sites, by running the program row by row."""
-    tables = class_table(program, latents, rows.values, rows.covariates, names, rows.observed)
-    return sum(tables.values(), start=jnp.zeros((rows.num_rows, program.num_classes)))
+def log_class_probs(program: Program, evaluation: Evaluation) -> Float[Array, " K"]:
+    """Log class probabilities that are the same for all rows: zeros where the label depends on the row."""
+    log_probs = evaluation.label_log_probs
+    return jnp.zeros_like(log_probs) if program.label in program.plan.rowwise else log_probs
 
 
 # The same, chunked over rows and draws.

@@ -21,7 +21,7 @@ from bayesgen.errors import ModelError
 from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
-from .structure import Plan
+from .structure import Plan, Program
 from .traces import ATTRIBUTE, COVARIATE, LATENTS, Findings, ProgramTrace, Traces, shaped
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
@@ -40,17 +40,17 @@ class Recognition:
 
     def __init__(self, traces: Traces) -> None:
         self._traces, attributes = traces, traces.program.attributes
-        entangled = {name: others for name in attributes if (others := _entering(traces, name))}
+        entangled = {name: others for name in traces.program.row_sites if (others := _entering(traces, name))}
         reasons, trace = _informed(traces, entangled), traces.classes
         reasons |= {name: why for name, why in trace.unsummarized.items() if name not in reasons}
         reasons |= {name: why for name in attributes if name not in reasons and (why := _measured(traces, name))}
         _check_supports(traces)
-        self._probe = Probe.of(traces, traces.size_within(MOST, NUMBERS), reasons)
+        self._probe = Probe.of(traces, traces.size_within(MOST, NUMBERS), reasons, traces.program.label not in reasons)
         differing = self._probe.differing([name for name in attributes if name not in reasons])
         reasons |= differing
-        rowwise = tuple(name for name in attributes if name in reasons)
+        rowwise = tuple(name for name in traces.program.row_sites if name in reasons)
         if differing:  # whose log probabilities have not been traced
-            self._probe = Probe.of(traces, self._probe.rows.size, rowwise)
+            self._probe = Probe.of(traces, self._probe.rows.size, rowwise, self._probe.shares_label)
         self._probe.check_exchangeable(rowwise)
         compressed = [name for name in attributes if name not in reasons]
         self.plan = Plan(
@@ -93,7 +93,7 @@ class Recognition:
         probe = dataclasses.replace(self._probe, rows=rows)
         differing = probe.differing([name for name, _ in self.plan.compressed])
         if differing:
-            raise ModelError(_not_exchangeable(min(differing)))
+            raise ModelError(_not_exchangeable(min(differing), self._traces.program))
         probe.check_exchangeable(self.plan.rowwise)
 
 
@@ -101,7 +101,7 @@ class Recognition:
 
 
 def _entering(traces: Traces, name: str) -> tuple[str, ...]:
-    """The other attributes that enter the distribution of an attribute."""
+    """The other attributes that enter the distribution of an attribute or of the label."""
     return tuple(sorted(_named(ATTRIBUTE, traces.sources.log_probs[name]) - {name}))
 
 
@@ -115,20 +115,20 @@ def _sources(results: Any) -> frozenset[str]:
 
 
 def _informed(traces: Traces, entangled: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Attributes into whose parameters (not those of the base measure) other columns enter: name -> reason."""
-    sources = traces.sources
-    for part, of_part in (("latents", sources.log_prior), ("label", sources.label_log_probs)):
-        if covariates := _named(COVARIATE, of_part):
-            raise ModelError(
-                f"The covariate {min(covariates)!r} enters the distribution of the {part}: only attributes may depend "
-                "on covariates."
-            )
+    """Sites into whose parameters (not those of the base measure) other columns enter: name -> reason."""
+    sources, label = traces.sources, traces.program.label
+    if covariates := _named(COVARIATE, sources.log_prior):
+        raise ModelError(
+            f"The covariate {min(covariates)!r} enters the distribution of the latents: only the label and attributes "
+            "may depend on covariates."
+        )
     reasons = {
         name: f"it depends on attribute {needed[0]}"
         for name, needed in entangled.items()
         if name not in sources.learned or _named(ATTRIBUTE, _sources(sources.learned[name]))
     }
-    informing = {name: _named(COVARIATE, _sources(learned)) for name, learned in sources.learned.items()}
+    learned = sources.learned if label is None else {**sources.learned, label: sources.label_log_probs}
+    informing = {name: _named(COVARIATE, _sources(of_site)) for name, of_site in learned.items()}
     return reasons | {
         name: f"its parameters depend on covariate {min(covariates)}"
         for name, covariates in informing.items()
@@ -164,16 +164,18 @@ class Probe:
         traces: of the program.
         rows: at many rows.
         few: at few rows.
+        shares_label: whether the label is to have the same distribution in all rows.
     """
 
     traces: Traces
     rows: ProgramTrace
     few: ProgramTrace
+    shares_label: bool
 
     @classmethod
-    def of(cls, traces: Traces, size: int, names: Collection[str]) -> "Probe":
-        """A probe of `size` rows, which knows log probabilities of these attributes."""
-        return cls(traces, traces.at(size, names), traces.at(FEW, names))
+    def of(cls, traces: Traces, size: int, names: Collection[str], shares_label: bool) -> "Probe":
+        """A probe of `size` rows, which knows log probabilities of these sites."""
+        return cls(traces, traces.at(size, names), traces.at(FEW, names), shares_label)
 
     @property
     def _traces_and_codes(self) -> tuple[tuple[ProgramTrace, Int[np.ndarray, " n"]], ...]:
@@ -200,10 +202,11 @@ class Probe:
                     "The prior of the latents (or a factor outside the plate) depends on the number of rows n: it must "
                     "be stated before any data are. Take n out of it, or pass a constant."
                 )
-            if not _close(label_of_rows, label_log_probs[:, codes]):
+            if self.shares_label and not _close(label_of_rows, label_log_probs[:, codes]):
                 raise ModelError(
                     f"The label {self.traces.program.label!r} is not exchangeable: its probabilities differ between "
-                    "rows. Give every row the same class probabilities."
+                    "rows. Give every row the same class probabilities, or let them depend on covariates, which are "
+                    "keyword-only arguments of the program."
                 )
             for name, (arrays, scale) in of_classes.items():
                 expected = jax.tree.map(operator.itemgetter((slice(None), codes)), arrays), scale
@@ -220,12 +223,13 @@ class Probe:
             together = self.traces.of_rows(trace, codes, lambda findings: findings.log_probs)
             for name in names:
                 if not _close(together[name], alone[name][:, np.arange(trace.size), codes]):
-                    raise ModelError(_not_exchangeable(name))
+                    raise ModelError(_not_exchangeable(name, self.traces.program))
 
 
-def _not_exchangeable(name: str) -> str:
+def _not_exchangeable(name: str, program: Program) -> str:
+    kind = "label" if name == program.label else "attribute"
     return (
-        f"The rows of attribute {name!r} are not exchangeable: its distribution in a row depends on the row's "
+        f"The rows of {kind} {name!r} are not exchangeable: its distribution in a row depends on the row's "
         "position, on the number of rows or on other rows. Let it depend only on latents and on the row's own label "
         "and attributes; pass what else a row knows as a keyword-only argument (a covariate)."
     )

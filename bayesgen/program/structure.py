@@ -129,7 +129,7 @@ class Plan:
 
     Attributes:
         compressed: (site, likelihood) for the sites with sufficient statistics.
-        rowwise: names of the sites that are evaluated row by row.
+        rowwise: names of the sites that are evaluated row by row: attributes, and a label that depends on the row.
         reasons: (site, why it is not compressed).
         measure: names of the compressed sites whose base measure has parameters of its own.
         dependences: (site, the other attributes that enter its distribution), for the sites that have any.
@@ -219,6 +219,11 @@ class Program(abc.ABC):
     def attributes(self) -> tuple[str, ...]:
         """Names of the attribute sites."""
         return tuple(name for name, _ in self.structure.attributes)
+
+    @property
+    def row_sites(self) -> tuple[str, ...]:
+        """Names of the sites with a value for each row: the attributes, and the label of classes."""
+        return (*self.attributes, *(() if self.label is None else (self.label,)))
 
     @property
     def latents(self) -> tuple[str, ...]:

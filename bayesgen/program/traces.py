@@ -102,10 +102,10 @@ class Traces:
         return self.at(self.program.num_classes)
 
     def at(self, size: int, names: Collection[str] | None = None) -> ProgramTrace:
-        """The program traced at `size` rows, with the log probabilities of these attributes, of all by default."""
+        """The program traced at `size` rows, with the log probabilities of these sites of rows, of all by default."""
         likelihoods: dict[str, Likelihood] = {}
         unsummarized: dict[str, str] = {}
-        names = self.program.attributes if names is None else names
+        names = self.program.row_sites if names is None else names
 
         def findings(latents: Arrays, rows: Arrays, codes: Int[Array, " n"], covariates: Arrays) -> Findings:
             evaluation = evaluate(self.program, latents, codes, rows, covariates)

@@ -43,6 +43,10 @@ class Status(enum.Enum):
         "(is a class without rows?); or use NUTS()."
     )
     CURVED = "The {what} has no finite curvature at its maximum: check the priors and the data's scale."
+    SEPARABLE = (
+        "The {what} has no maximum: it rises without end along site {site!r}, as it does where classes are separable, "
+        "wholly or in part, so that some labels follow from the covariates with certainty. MAP() has one, by its prior."
+    )
     UNBOUNDED = "The {what} has no maximum: it rises without end along site {site!r}."
     HIDDEN = (
         "No maximum was reached: the climb has come where rounding hides whether the objective rises. Columns of very "

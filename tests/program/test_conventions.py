@@ -123,11 +123,11 @@ def test_a_latent_per_row_and_a_reparametrised_attribute_are_refused():
         program(reparametrised).read_rows(None, {"x": np.zeros(3)})
 
 
-def test_covariates_belong_to_attributes_and_to_their_own_row():
+def test_covariates_belong_to_labels_and_attributes_of_their_own_row():
     def of_label(n, *, dose):
         p = probabilities()
         with numpyro.plate("rows", n):
-            y = numpyro.sample("y", dist.Categorical(logits=jnp.log(p) * dose[:, None]))
+            y = numpyro.sample("y", dist.Categorical(logits=jnp.log(p) * (dose - dose.mean())[:, None]))
             numpyro.sample("x", dist.Normal(1.0 * y, 1))
 
     def of_latent(n, *, dose):
@@ -143,7 +143,7 @@ def test_covariates_belong_to_attributes_and_to_their_own_row():
             numpyro.sample("x", dist.Normal(y * (dose - dose.mean()), 1))
 
     for function, match in [
-        (of_label, "'dose' enters the distribution of the label"),
+        (of_label, "label 'y' are not exchangeable"),
         (of_latent, "'dose' enters the distribution of the latents"),
         (of_neighbour, "'x' are not exchangeable"),
     ]:
