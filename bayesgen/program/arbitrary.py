@@ -1,6 +1,7 @@
 """Programs run at arbitrary values."""
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,22 @@ class _Supply:
         return jnp.resize(jnp.roll(self._numbers, -first), shape)
 
 
+def arbitrary_sites(
+    function: Callable[..., object],
+    size: int,
+    covariates: Arrays,
+    numbers: Float[Array, " numbers"],
+    spread: float | Float[Array, ""] = 1.0,
+) -> Trace:
+    """The sites of a function that is run at `size` rows and at arbitrary values of what it does not observe."""
+    supply = _Supply(jnp.asarray(numbers))  # made by JAX: traced where the run is
+
+    def choose(message: Message) -> Shaped[Array, "..."]:
+        return _arbitrary_value(message["fn"], supply, spread)
+
+    return sites_of(function, size, covariates, jax.random.key(0, impl="unsafe_rbg"), choose)
+
+
 def run(
     program: Program,
     size: int,
@@ -59,12 +76,7 @@ def run(
         numbers: standard normal numbers, which arbitrary values are made of.
         spread: how far values are from their means, see `arbitrary_value`.
     """
-    supply = _Supply(jnp.asarray(numbers))  # made by JAX: traced where the run is
-
-    def choose(message: Message) -> Shaped[Array, "..."]:
-        return _arbitrary_value(message["fn"], supply, spread)
-
-    trace = sites_of(program.unchanged_function, size, covariates, jax.random.key(0, impl="unsafe_rbg"), choose)
+    trace = arbitrary_sites(program.unchanged_function, size, covariates, numbers, spread)
     for message in samples(trace).values():
         message["support"] = message["fn"].support  # may be computed on access, so not after tracing
     return trace

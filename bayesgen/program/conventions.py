@@ -85,11 +85,16 @@ def base_support(support: Constraint) -> Constraint:
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 
 
-def arguments_of(function: Callable[..., object]) -> Collection[inspect.Parameter]:
-    """The arguments of a program function, NumPyro's handlers around it removed."""
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
+    """The signature of a program function, NumPyro's handlers around it removed."""
     while isinstance(function, Messenger) and function.fn is not None:
         function = function.fn
-    return inspect.signature(function).parameters.values()
+    return inspect.signature(function)
+
+
+def arguments_of(function: Callable[..., object]) -> Collection[inspect.Parameter]:
+    """The arguments of a program function."""
+    return signature_of(function).parameters.values()
 
 
 def check_signature(function: Callable[..., object]) -> None:
@@ -118,8 +123,8 @@ def check_same_sites(names: Iterable[str], at_other_size: Iterable[str]) -> None
         )
 
 
-def check_sites(trace: Trace, plate: str, label: str | None) -> None:
-    """Refuse statements and sites that a generative program cannot have."""
+def check_statements(trace: Trace) -> None:
+    """Refuse statements that no program can have."""
     for name, message in trace.items():
         if message["type"] == "param":
             raise ModelError(
@@ -129,8 +134,13 @@ def check_sites(trace: Trace, plate: str, label: str | None) -> None:
             raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
         if message["type"] == "control_flow":
             raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
-        if is_sample(message):
-            _check_sample(message, plate, label)
+
+
+def check_sites(trace: Trace, plate: str, label: str | None) -> None:
+    """Refuse statements and sites that a generative program cannot have."""
+    check_statements(trace)
+    for message in samples(trace).values():
+        _check_sample(message, plate, label)
 
 
 def _check_sample(message: Message, plate: str, label: str | None) -> None:

@@ -40,6 +40,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Data, Float, Int, PRNGKeyArray, Seed, Shaped, Values
 
+from .as_written import AsWritten, as_written
 from .conventions import check_signature
 from .density import FAST_TO_COMPILE, log_density_of_sites
 from .discovery import continuous_label
@@ -158,6 +159,73 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             _ = self.structure  # a program that breaks a convention is refused here, and not at the first fit
         else:
             check_signature(function)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Callable[..., object],
+        *args: Any,
+        label: str | None = None,
+        rows: str | None = None,
+        classes: int | Iterable[Any] | None = None,
+        **kwargs: Any,
+    ) -> "GenerativeProgram":
+        """The program of a NumPyro model as it is written, with `obs=`.
+
+        The model is run with its arguments, as `numpyro.infer.MCMC.run` runs it, and with one row more. The values of
+        its observed sites are attributes (or the label), arrays with an axis of rows that are not observed are
+        covariates, whole numbers that count the rows are n, and all other arguments are constants.
+
+        Args:
+            model: any NumPyro model with `obs=`.
+            args, kwargs: its arguments, as in `mcmc.run(key, *args, **kwargs)`.
+            label: the observed site that is to be predicted, if any.
+            rows: the plate of the rows; by default the outermost plate that all observed sites stand in, or else the
+                first axis of all of them.
+            classes: the labels in the order of the values 0 to K - 1 of a label site of classes; these values by
+                default.
+
+        Raises:
+            ModelError: a model whose rows cannot be told, that mixes them, or that breaks a convention.
+
+        >>> import numpyro, numpyro.distributions as dist
+        >>> def line(x, y=None):
+        ...     slope = numpyro.sample("slope", dist.Normal(0, 1))
+        ...     with numpyro.plate("N", len(x)):
+        ...         numpyro.sample("y", dist.Normal(slope * x, 0.5), obs=y)
+        >>> x, y = np.array([0.1, 0.7, 1.3]), np.array([0.0, 1.2, 2.9])
+        >>> program = GenerativeProgram.from_model(line, x, y, label="y")
+        >>> program.latents, program.covariates
+        (('slope',), ('x',))
+        >>> program.read(x, y)
+        ({'x': array([0.1, 0.7, 1.3])}, array([0. , 1.2, 2.9]))
+        >>> program.read(np.array([2.0]))
+        ({'x': array([2.])}, None)
+        """
+        with jax.enable_x64(True):
+            written = as_written(model, args, kwargs, rows, label)
+        stated = classes if classes is not None or label is None else written.num_classes.get(label)
+        return cls(written.function, label=label, classes=stated).of_covariates(written.columns)
+
+    def read(self, *args: Any, **kwargs: Any) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """Rows and labels, as `fit` and `predict` take them, of the arguments of the model that `from_model` was given.
+
+        Values that are None, as those to be predicted, are left out; labels are None if they are.
+
+        Raises:
+            DataError: arguments that the program was not made for; see `from_model`.
+        """
+        if not isinstance(self.function, AsWritten):
+            raise ModelError(
+                "read(...) takes the arguments of a model given to GenerativeProgram.from_model. This program takes "
+                "its rows as they are: a mapping, or a frame, with its attributes and covariates as names."
+            )
+        with jax.enable_x64(True):
+            values, covariates = self.function.read(args, kwargs)
+        labels = values.pop(self.label or self.response_site or "", None)
+        if self.label is not None and labels is not None and self.classes != tuple(range(self.num_classes)):
+            labels = category_array((*self.classes, None))[np.where(np.isnan(labels), -1, labels).astype(int)]
+        return {**values, **covariates}, labels
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled and copied: the fields. What was found out about the program is found again."""

@@ -286,6 +286,11 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
         )
     missing = [name for name in wanted if name not in table.names]
     extra = [name for name in table.names if name not in wanted and name not in unread]
+    if len(missing) == len(program.attributes) == 1 and not extra and program.covariates and program.label is None:
+        raise DataError(
+            f"The data have no column {missing[0]!r}, the program's only attribute. If it is to be predicted, name it "
+            f"when the program is made: label={missing[0]!r}."
+        )
     if missing or extra:
         raise DataError(
             f"The data must have one column for each site of the program: missing {missing}, not in the program "

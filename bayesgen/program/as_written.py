@@ -1,0 +1,674 @@
+"""NumPyro models as they are written, with `obs=`, as functions of a number of rows.
+
+The model is called with its own arguments. Those with an axis of rows are taken apart: the values of observed sites are
+dropped, and the sites are drawn; covariates are the function's; whole numbers that count the rows are n.
+"""
+
+import abc
+import dataclasses
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.primitives import Messenger
+
+from bayesgen.data import Covariate, covariate_values
+from bayesgen.describe import quote_some
+from bayesgen.distributions import innermost
+from bayesgen.errors import DataError, ModelError
+from bayesgen.runtime import Traced
+from bayesgen.typing import Array, Shaped
+
+from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites
+from .conventions import (
+    Message,
+    Trace,
+    base_support,
+    check_statements,
+    is_drawn,
+    is_factor,
+    is_sample,
+    log_prob,
+    samples,
+    signature_of,
+    value_range,
+)
+from .numpy_reads import Reading
+
+OURS = ("label", "rows", "classes")  # keyword-only arguments of `GenerativeProgram.from_model`
+FEW = 32  # rows of which one is changed
+_OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
+
+Leaves = Mapping[str, Any]  # arguments, and parts of arguments that are containers, by name
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------
+
+
+class Text(NamedTuple):
+    """A column of text or of categories, as indices of its categories."""
+
+    codes: Shaped[np.ndarray, " n"]
+    categories: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, name: str, values: Any, categories: tuple[Any, ...] | None = None) -> "Text":
+        """The indices of a column, among its own categories unless these are given.
+
+        Raises:
+            DataError: a row without a category, or of one that is not among those given.
+        """
+        import pandas as pd
+
+        column = pd.Categorical(values) if categories is None else pd.Categorical(values, categories=[*categories])
+        if (column.codes < 0).any():
+            row = int(np.argmax(column.codes < 0))
+            known = f", and those of training are {quote_some(column.categories)}" if categories else ""
+            raise DataError(
+                f"The argument {name!r} has {np.asarray(values)[row]!r} in row {row}{known}: give every row its "
+                "category."
+            )
+        return cls(np.asarray(column.codes, np.int64), tuple(column.categories))
+
+
+def _is_text(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(cell, str) for cell in value))
+    return str(dtype) in ("category", "str", "string") and hasattr(value, "to_numpy")
+
+
+def _is_column(value: Any) -> bool:
+    """Whether a list holds cells and not arguments."""
+    return value is None or (isinstance(value, list) and all(isinstance(cell, str | int | float) for cell in value))
+
+
+def _given(model: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Leaves]:
+    """The model's arguments with names in place of leaves, and the leaves by name; columns as arrays."""
+    signature = signature_of(model)
+    fixed = getattr(model, "keywords", {})  # of a functools.partial
+    if clashing := [name for name in OURS if name in signature.parameters and name not in fixed]:
+        raise ModelError(
+            f"The model has the argument {clashing[0]!r}, which from_model has, too: fix it before, "
+            f"from_model(functools.partial(model, {clashing[0]}=...), ...), or rename it."
+        )
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ModelError(
+            f"The model cannot be called with these arguments: {error}. Give them as it takes them."
+        ) from None
+    bound.apply_defaults()
+    paths, tree = jax.tree_util.tree_flatten_with_path(dict(bound.arguments), is_leaf=_is_column)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    leaves: dict[str, Any] = {}
+    for name, (_, value) in zip(names, paths, strict=True):
+        if hasattr(value, "columns"):
+            raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
+        column = np.asarray(value) if isinstance(value, list) else value
+        leaves[name] = column.to_numpy() if hasattr(column, "to_numpy") and not _is_text(column) else column
+    return jax.tree.unflatten(tree, names), leaves
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf(abc.ABC):
+    """An argument of the model, or a part of one."""
+
+    @abc.abstractmethod
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        """Its value in a run with so many rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Leaf):
+    """What does not follow the rows."""
+
+    value: Any
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        return self.value
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse another value, given to `read`."""
+        if value is not self.value and not _is_equal(value, self.value):
+            raise DataError(
+                f"The argument {name!r} is constant, and it differs from the one that the program was made with: give "
+                "the same, or make another program."
+            )
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    try:
+        return np.shape(value) == np.shape(other) and bool(np.all(value == other))
+    except (TypeError, ValueError):  # of objects that are no arrays and cannot be compared
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberOfRows(Leaf):
+    """A whole number that is the number of rows."""
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> int:
+        return size
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows(Leaf):
+    """An array with an axis of rows.
+
+    Attributes:
+        name: of the covariate; None for an array that observed values are made of.
+        axis: the axis of the rows.
+        row_shape: the shape of a row.
+        dtype: of its values.
+        categories: of a column of text.
+        training: its values in training, where Python or NumPy reads them.
+    """
+
+    name: str | None
+    axis: int
+    row_shape: tuple[int, ...]
+    dtype: np.dtype
+    categories: tuple[Any, ...] | None
+    training: np.ndarray | None
+
+    @functools.cached_property
+    def _reading(self) -> Reading | None:
+        return None if self.training is None else Reading(self.training)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        if self.name is None:
+            return self.in_model(jnp.ones((size, *self.row_shape), self.dtype))
+        return self.in_model(covariates[self.name])
+
+    def in_model(self, rows: Any) -> Any:
+        """Rows as the model takes them."""
+        value = jnp.moveaxis(rows, 0, self.axis) if self.axis else rows
+        return value if self._reading is None else self._reading.shown(value)
+
+    def rows_of(self, name: str, value: Any) -> Shaped[np.ndarray, "n ..."]:
+        """The rows of an argument, text as indices of the categories of training."""
+        cells = value if self.categories is None else Text.of(name, value, self.categories).codes
+        if np.ndim(cells) != 1 + len(self.row_shape):
+            raise DataError(
+                f"The argument {name!r} has {np.ndim(cells)} axes, and {1 + len(self.row_shape)} in training."
+            )
+        return np.moveaxis(np.asarray(cells), self.axis, 0)
+
+
+# --- running the model --------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What a run of the model gives; of arrays, or of what they depend on.
+
+    Attributes:
+        values: observed site -> its value.
+        log_probs: observed site -> log probabilities of its value.
+        distributions: numbers that the distributions of all sites are made of, and their scales.
+    """
+
+    values: dict[str, Any]
+    log_probs: dict[str, Any]
+    distributions: dict[str, Any]
+
+
+class Observations(Messenger):
+    """Takes note of the values of observed sites, and broadcasts their distributions to these.
+
+    Args:
+        are_drawn: whether the sites are drawn then, so that their values do not enter what depends on them.
+        plate: of the rows, where the model has none.
+    """
+
+    def __init__(self, are_drawn: bool = True, plate: numpyro.plate | None = None) -> None:
+        super().__init__()
+        self.are_drawn, self.plate = are_drawn, plate
+        self.values: dict[str, Any] = {}
+
+    def process_message(self, msg: Message) -> None:
+        """Note the value of an observed site."""
+        if not is_sample(msg) or not msg["is_observed"] or is_factor(msg):
+            return
+        self.values[msg["name"]] = value = jnp.asarray(msg["value"])
+        distribution = msg["fn"]
+        batch = jnp.broadcast_shapes(distribution.batch_shape, value.shape[: value.ndim - distribution.event_dim])
+        msg["fn"] = distribution.expand(batch)
+        if self.plate is not None:
+            msg["fn"] = msg["fn"].to_event(len(batch) + self.plate.dim)
+            self.plate.process_message(msg)
+        if self.are_drawn:
+            msg["value"], msg["is_observed"] = None, False  # type: ignore[typeddict-item]
+
+
+class Run(NamedTuple):
+    """A run of the model, traced.
+
+    Attributes:
+        trace: its sites.
+        observed: the sites that it observes.
+        found: `Found` of standard normal numbers and of arrays.
+    """
+
+    trace: Trace
+    observed: dict[str, Message]
+    found: Traced
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A model, and its arguments with names in place of leaves."""
+
+    model: Callable[..., object]
+    template: dict[str, Any]
+
+    def __call__(self, leaves: Leaves) -> object:
+        arguments = jax.tree.map(leaves.__getitem__, self.template)
+        bound = signature_of(self.model).bind_partial()
+        bound.arguments.update(arguments)
+        return self.model(*bound.args, **bound.kwargs)
+
+    def traced(
+        self, leaves: Leaves, arrays: Mapping[str, Any], readings: Mapping[str, Reading], *, are_drawn: bool = True
+    ) -> Run:
+        """The model run with leaves of which some are arrays that are traced."""
+        runs: list[tuple[Trace, Observations]] = []
+
+        def found(numbers: Array, arrays: Mapping[str, Array]) -> Found:
+            shown = {name: readings[name].shown(a) if name in readings else a for name, a in arrays.items()}
+            observations = Observations(are_drawn)
+
+            def model(size: int) -> None:
+                with observations:
+                    self({**leaves, **shown})
+
+            trace = arbitrary_sites(model, 1, {}, numbers)
+            runs.append((trace, observations))
+            made = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
+            log_probs = {} if are_drawn else {name: log_prob(trace[name]) for name in observations.values}
+            return Found(dict(observations.values), log_probs, made)
+
+        numbers = jax.ShapeDtypeStruct((NUMBERS_OF_A_RUN,), jnp.result_type(float))
+        traced = Traced.of(found, numbers, dict(arrays))
+        trace, observations = runs[0]
+        return Run(trace, {name: trace[name] for name in observations.values}, traced)
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class RowAxis:
+    """The axis of the rows among the batch axes of the observed sites.
+
+    Attributes:
+        axis: negative.
+        plate: the plate that it belongs to; None where the model has none.
+        leads: whether it is the first axis of each site, of however many.
+    """
+
+    axis: int
+    plate: str | None = None
+
+    def size(self, message: Message) -> int:
+        """The number of rows of an observed site."""
+        batch = message["fn"].batch_shape
+        return batch[self.of(message)] if len(batch) >= -self.axis else 0
+
+    def of(self, message: Message) -> int:
+        """The axis in the batch shape of a site: without a plate, the first one."""
+        return self.axis if self.plate is not None else -len(message["fn"].batch_shape)
+
+    def first(self, message: Message, array: Any, event_dim: int) -> Any:
+        """An array of a site's shape with the rows first."""
+        return np.moveaxis(np.asarray(array), np.ndim(array) - event_dim + self.of(message), 0)
+
+
+def _row_axis(observed: Mapping[str, Message], rows: str | None) -> RowAxis:
+    """The axis that the observed sites share."""
+    stacks = [{frame.name: frame for frame in message["cond_indep_stack"]} for message in observed.values()]
+    common = [frame for name, frame in stacks[0].items() if all(name in stack for stack in stacks)]
+    plates = sorted({name for stack in stacks for name in stack})
+    if rows is not None:
+        frames = [frame for frame in common if frame.name == rows]
+        if not frames:
+            raise ModelError(
+                f"rows={rows!r} is no plate that all observed sites, {quote_some(observed)}, stand in; the plates of "
+                f"these sites are {plates or 'none'}."
+            )
+        return RowAxis(frames[0].dim, rows)
+    batches = {name: tuple(message["fn"].batch_shape) for name, message in observed.items()}
+    leading = {
+        name: batch[0]
+        for (name, batch), stack in zip(batches.items(), stacks, strict=True)
+        if batch and -len(batch) not in {frame.dim for frame in stack.values()}
+    }
+    if common and not leading:
+        return RowAxis(common[-1].dim, common[-1].name)  # NumPyro notes the inner plates first
+    if not plates and len(leading) == len(observed) and len(set(leading.values())) == 1:
+        return RowAxis(-min(map(len, batches.values())))
+    shown = ", ".join(
+        f"{name!r} {batches[name]}" + (f" in {[*stack]}" if stack else "")
+        for name, stack in zip(observed, stacks, strict=True)
+    )
+    raise ModelError(
+        f"Which axis is that of the rows is not clear: the observed sites have the batch shapes {shown}. Put all of "
+        "them into one plate for the rows, and give its name, rows=..., if they share several. A value that is one "
+        "event over all rows, a series or a Gaussian process, is one row of a data-free program, "
+        "GenerativeProgram(function)."
+    )
+
+
+def _assignments(options: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    """Choices of one option each, those of first options first."""
+    places = itertools.product(*(range(len(several)) for several in options.values()))
+    for chosen in sorted(places, key=lambda place: (sum(map(bool, place)), place)):
+        yield {name: options[name][place] for name, place in zip(options, chosen, strict=True)}
+
+
+def _resized(value: Any, axis: int | None, size: int) -> Any:
+    """The shape of an array, or a whole number, with another number of rows."""
+    if isinstance(value, int):
+        return value if axis is None else size
+    shape = list(value.shape)
+    if axis is not None:
+        shape[axis] = size
+    return jax.ShapeDtypeStruct(tuple(shape), value.dtype)
+
+
+class Study:
+    """A model that is run with the arguments that it is given, and with one row more, to see what follows the rows."""
+
+    def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
+        texts = {name: Text.of(name, value) for name, value in leaves.items() if _is_text(value)}
+        self.categories = {name: text.categories for name, text in texts.items()}
+        self.call, self.leaves = call, {**leaves, **{name: text.codes for name, text in texts.items()}}
+        values = {n: np.asarray(v) for n, v in self.leaves.items() if isinstance(v, np.ndarray | jax.Array) and v.ndim}
+        self.arrays = {
+            n: v if v.dtype.kind in "iub" else v.astype(float) for n, v in values.items() if v.dtype.kind in "iubf"
+        }
+        self.readings = {name: Reading(value) for name, value in self.arrays.items()}
+        self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
+        check_statements(self.trace)
+        self._check_observed()
+        self.rows = _row_axis(self.observed, rows)
+        self.size = self.rows.size(next(iter(self.observed.values())))
+        self.sources = found.sources("numbers", {name: name for name in self.arrays})
+        self.axes, other = self._axes()
+        self._check_latents(other)
+        self._check_sources()
+        self._check_alone()
+
+    def _check_observed(self) -> None:
+        if masked := [name for name in self.observed if name.removesuffix("_observed") + "_unobserved" in self.trace]:
+            raise ModelError(
+                f"The site {masked[0].removesuffix('_observed')!r} has obs_mask=: drop it, and give NaN for the values "
+                "that are missing; they are marginalised."
+            )
+        if not self.observed:
+            raise ModelError(
+                "No site of the model is observed with these arguments: give the values that obs= takes, or state the "
+                "model as a data-free program, GenerativeProgram(function)."
+            )
+
+    def _axes(self) -> tuple[dict[str, int | None], Trace]:
+        """The axis of the rows of each array, and 0 for each whole number that is their number; and a larger run."""
+        options: dict[str, tuple[Any, ...]] = {}
+        for name, value in self.leaves.items():
+            if name in self.arrays:
+                axes = tuple(axis for axis, size in enumerate(self.arrays[name].shape) if size == self.size)
+                options |= {name: (*axes, None)} if axes else {}
+            elif isinstance(value, int | np.integer) and not isinstance(value, bool) and value == self.size:
+                options[name] = (None, 0)
+        problem: Exception | None = None
+        for chosen in itertools.islice(_assignments(options), 64):
+            try:
+                larger = self._resized(chosen, self.size + 1)
+            except (TypeError, ValueError, IndexError, AssertionError) as error:  # of what the model calls
+                problem = problem or error
+                continue
+            sizes = {self.rows.size(message) for message in larger.observed.values()}
+            if sizes == {self.size + 1} and larger.observed.keys() == self.observed.keys():
+                return chosen, larger.trace
+        self._check_separate(_all_of(self.sources.values) - {"numbers"})
+        raise ModelError(
+            f"The model cannot be run with a row more than the {self.size} that it is given"
+            f"{f' ({problem})' if problem else ''}. Let all that belongs to rows come from its arguments (what NumPy "
+            "computes of them inside the model stays as it is in training), and give the plate of the rows, rows=..., "
+            "if another one is meant."
+        )
+
+    def _resized(self, axes: Mapping[str, int | None], size: int, *, are_drawn: bool = True) -> Run:
+        changed = {
+            n: _resized(v, axes.get(n), size) for n, v in self.leaves.items() if n not in self.arrays and n in axes
+        }
+        arrays = {name: _resized(value, axes.get(name), size) for name, value in self.arrays.items()}
+        return self.call.traced({**self.leaves, **changed}, arrays, self.readings, are_drawn=are_drawn)
+
+    def _check_latents(self, larger: Trace) -> None:
+        for name, message in samples(self.trace).items():
+            if name in self.observed or name not in larger:
+                continue
+            if is_factor(message) and message["fn"].batch_shape != larger[name]["fn"].batch_shape:
+                raise ModelError(
+                    f"The factor {name!r} has a value for each row: sample what it scores at a site with obs=, from a "
+                    "distribution with this log density."
+                )
+            if is_drawn(message) and jnp.shape(message["value"]) != jnp.shape(larger[name]["value"]):
+                raise ModelError(
+                    f"The site {name!r} is a latent of each row, {jnp.shape(message['value'])}: sum it out (a mixture, "
+                    "or a distribution of the observed value alone). A random walk or a Gaussian process over all rows "
+                    "is one row of a data-free program, GenerativeProgram(function)."
+                )
+
+    @property
+    def feeding(self) -> frozenset[str]:
+        """The arrays with rows that observed values are made of."""
+        return frozenset(name for name in _all_of(self.sources.values) if self.axes.get(name) is not None)
+
+    def _check_sources(self) -> None:
+        for name, sources in self.sources.values.items():
+            if not sources & self.feeding:
+                raise ModelError(
+                    f"The observed value of {name!r} is made of no argument with rows: give it to the model as one, "
+                    "and compute with it by jax.numpy."
+                )
+        self._check_separate(self.feeding)
+
+    def _check_separate(self, feeding: frozenset[str]) -> None:
+        """Refuse arguments that give observed values, and enter distributions, too."""
+        for site, parts in self.sources.distributions.items():
+            if both := sorted(feeding & _all_of(parts)):
+                raise ModelError(
+                    f"The argument {both[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
+                    "too: pass what enters the distribution as an argument of its own (a covariate), or the whole "
+                    "series as one row of a data-free program, GenerativeProgram(function). Missing values are NaN, "
+                    "and need no mask."
+                )
+
+    def _check_alone(self) -> None:
+        """Refuse arguments of which one row enters the log probability, or the observed value, of another one."""
+        size = min(self.size, FEW)
+        if size < 2:
+            return
+        _, observed, found = self._resized(self.axes, size, are_drawn=False)
+        few = {name: _rows(value, self.axes.get(name), np.arange(size)) for name, value in self.arrays.items()}
+        numbers, feeding = arbitrary_numbers(0), self.feeding
+        for name, axis in self.axes.items():
+            if name not in few or axis is None:
+                continue
+            of_site = found.only(operator.attrgetter("values" if name in feeding else "log_probs"))
+            before, after = (of_site(numbers, {**few, name: value}) for value in (few[name], _changed(few[name], axis)))
+            for site, message in observed.items():
+                event_dim = message["fn"].event_dim if name in feeding else 0
+                first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, after))
+                if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
+                    raise ModelError(
+                        f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "
+                        f"{site!r} in other rows, as x - x.mean() does. Compute it before, x - mean, with a mean that "
+                        "stays the same for new rows."
+                    )
+
+    def leaf(self, name: str) -> Leaf:
+        """What an argument is."""
+        value, axis = self.leaves[name], self.axes.get(name)
+        if axis is None:
+            return Constant(value)
+        if name not in self.arrays:
+            return NumberOfRows()
+        array = self.arrays[name]
+        row_shape, training = np.moveaxis(array, axis, 0).shape[1:], self.readings[name]
+        covariate = None if name in self.feeding else name
+        read = training.values if training.was_read else None
+        return Rows(covariate, axis, row_shape, array.dtype, self.categories.get(name), read)
+
+
+def _all_of(sources: Any) -> frozenset[str]:
+    """The names of all arguments that results depend on."""
+    return frozenset().union(*jax.tree.leaves(sources))
+
+
+def _rows(value: np.ndarray, axis: int | None, rows: Any) -> np.ndarray:
+    return value if axis is None else np.take(value, rows, axis)
+
+
+def _changed(value: np.ndarray, axis: int) -> np.ndarray:
+    """An array whose first row is another row, or another value if all rows are the same."""
+    rows = np.moveaxis(np.array(value), axis, 0)
+    others = np.flatnonzero((rows != rows[:1]).reshape(len(rows), -1).any(1))
+    rows[0] = rows[others[0]] if len(others) else ~rows[0] if rows.dtype.kind == "b" else rows[0] + 1
+    return np.moveaxis(rows, 0, axis)
+
+
+# --- the model as a function of n ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AsWritten:
+    """A NumPyro model with `obs=` as a function of a number of rows and of covariates.
+
+    Attributes:
+        call: the model.
+        leaves: its arguments by name.
+        rows: the axis of the rows.
+        plate: name of the plate of the rows.
+    """
+
+    call: Call
+    leaves: tuple[tuple[str, Leaf], ...]
+    rows: RowAxis
+    plate: str
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the covariates."""
+        return tuple(leaf.name for _, leaf in self.leaves if isinstance(leaf, Rows) and leaf.name is not None)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.call.model, "__name__", type(self.call.model).__name__)
+
+    def __call__(self, size: int, /, **covariates: Array) -> object:
+        plate = numpyro.plate(self.plate, size, dim=self.rows.axis) if self.rows.plate is None else None
+        with Observations(plate=plate):
+            return self.call({name: leaf.at(size, covariates) for name, leaf in self.leaves})
+
+    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values of observed sites and of covariates, rows first, of arguments of the model.
+
+        Raises:
+            DataError: a constant that is not that of training, an argument that is missing, arrays of other shapes or
+                of different numbers of rows, and text of unknown categories.
+        """
+        _, given = _given(self.call.model, args, kwargs)
+        known = dict(self.leaves)
+        if extra := [name for name, value in given.items() if name not in known and value is not None]:
+            raise DataError(f"The argument {extra[0]!r} was not given when the program was made: leave it out.")
+        for name, leaf in self.leaves:
+            if isinstance(leaf, Constant):
+                leaf.check(name, given.get(name))
+        parts = {name: leaf for name, leaf in self.leaves if isinstance(leaf, Rows) and given.get(name) is not None}
+        if missing := [name for name in self.covariates if name not in parts]:
+            raise DataError(f"The argument {missing[0]!r} is missing: every row needs its value.")
+        rows = {name: leaf.rows_of(name, given[name]) for name, leaf in parts.items()}
+        counts = {name: given[name] for name, leaf in self.leaves if isinstance(leaf, NumberOfRows) and name in given}
+        sizes = {name: len(values) for name, values in rows.items()} | counts
+        if len(set(sizes.values())) != 1:
+            raise DataError(
+                f"The arguments have different numbers of rows: {sizes}. Give all of them for the same rows."
+            )
+        covariates = {name: covariate_values(name, rows[name]) for name in self.covariates}
+        return self._values(next(iter(sizes.values())), parts, rows), covariates
+
+    def _values(self, size: int, parts: Mapping[str, Rows], rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Observed site -> value, rows first."""
+        if all(leaf.name is not None for leaf in parts.values()):
+            return {}
+        fixed = {name: None if isinstance(leaf, Rows) else leaf.at(size, {}) for name, leaf in self.leaves}
+        arrays = {n: v if v.dtype.kind in "iub" else v.astype(float) for n, v in rows.items()}
+        readings = {name: leaf._reading for name, leaf in parts.items() if leaf._reading is not None}
+        moved = {name: np.moveaxis(value, 0, parts[name].axis) for name, value in arrays.items()}
+        _, observed, found = self.call.traced(fixed, moved, readings)
+        values = found.only(operator.attrgetter("values"))(np.zeros(NUMBERS_OF_A_RUN), moved)
+        return {name: self.rows.first(observed[name], v, observed[name]["fn"].event_dim) for name, v in values.items()}
+
+
+class Written(NamedTuple):
+    """A model as a function of a number of rows, and what is known of its sites.
+
+    Attributes:
+        function: of a number of rows and covariates.
+        columns: covariate -> its shape and dtype.
+        num_classes: observed site -> number of its classes, for those whose values are classes.
+    """
+
+    function: AsWritten
+    columns: dict[str, Covariate]
+    num_classes: dict[str, int]
+
+
+def as_written(
+    model: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any], rows: str | None, label: str | None
+) -> Written:
+    """A model as a function of a number of rows, as its arguments show it. Inside float64.
+
+    Raises:
+        ModelError: a model whose rows cannot be told, that mixes them, or that has what no program can have.
+    """
+    template, given = _given(model, args, kwargs)
+    call = Call(model, template)
+    study = Study(call, given, rows)
+    if label is not None and label not in study.observed:
+        raise ModelError(
+            f"The label {label!r} is no observed site of the model, whose observed sites are {[*study.observed]}: name "
+            "one of them, and give its values."
+        )
+    leaves = tuple((name, study.leaf(name)) for name in given)
+    plate = study.rows.plate or next(n for n in ("rows", "rows of data", "all rows") if n not in study.trace)
+    function = AsWritten(call, leaves, study.rows, plate)
+    if clashing := sorted(set(function.covariates) & set(study.observed)):
+        raise ModelError(
+            f"The argument {clashing[0]!r} has the name of an observed site: give one of them another name."
+        )
+    columns = {
+        name: Covariate.of(covariate_values(name, np.moveaxis(study.arrays[name], study.axes[name] or 0, 0)))
+        for name in function.covariates
+    }
+    return Written(function, columns, {name: k for name, m in study.observed.items() if (k := _num_classes(m))})
+
+
+def _num_classes(message: Message) -> int | None:
+    """The number of classes of a site whose values are classes, and not counts."""
+    values = value_range(base_support(message["fn"].support))
+    is_of_classes = isinstance(innermost(message["fn"]), _OF_CLASSES)
+    return values[1] + 1 if values is not None and is_of_classes and values[0] == 0 else None
