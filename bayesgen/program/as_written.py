@@ -67,15 +67,16 @@ class Text(NamedTuple):
         """
         import pandas as pd
 
-        column = pd.Categorical(values) if categories is None else pd.Categorical(values, categories=[*categories])
-        if (column.codes < 0).any():
-            row = int(np.argmax(column.codes < 0))
-            known = f", and those of training are {quote_some(column.categories)}" if categories else ""
+        known = pd.Categorical(values).categories if categories is None else pd.Index(categories)
+        codes = known.get_indexer(pd.Index(np.asarray(values, object)))
+        if (codes < 0).any():
+            row = int(np.argmax(codes < 0))
+            among = f", and those of training are {quote_some(categories)}" if categories else ""
             raise DataError(
-                f"The argument {name!r} has {np.asarray(values)[row]!r} in row {row}{known}: give every row its "
-                "category."
+                f"The argument {name!r} has {str(np.asarray(values, object)[row])!r} in row {row}{among}: give "
+                "every row its category."
             )
-        return cls(np.asarray(column.codes, np.int64), tuple(column.categories))
+        return cls(np.asarray(codes, np.int64), tuple(known))
 
 
 def _is_text(value: Any) -> bool:
@@ -527,10 +528,8 @@ class Study:
         if name not in self.arrays:
             return NumberOfRows()
         array = self.arrays[name]
-        row_shape, training = np.moveaxis(array, axis, 0).shape[1:], self.readings[name]
-        covariate = None if name in self.feeding else name
-        read = training.values if training.was_read else None
-        return Rows(covariate, axis, row_shape, array.dtype, self.categories.get(name), read)
+        row_shape, covariate = np.moveaxis(array, axis, 0).shape[1:], None if name in self.feeding else name
+        return Rows(covariate, axis, row_shape, array.dtype, self.categories.get(name), self.readings[name].needed)
 
 
 def _all_of(sources: Any) -> frozenset[str]:

@@ -17,10 +17,21 @@ _READING = (np.unique, np.max, np.min, np.amax, np.amin, np.bincount)
 
 
 class Reading:
-    """The training values of an array, and whether NumPy or Python has read them."""
+    """The training values of an array, and what NumPy and Python have done with it.
+
+    Attributes:
+        values: the training values.
+        was_read: whether they were read.
+        was_computed_with: whether a function of NumPy, np.log(x), was computed of the rows that were there.
+    """
 
     def __init__(self, values: Shaped[np.ndarray, "..."]) -> None:
-        self.values, self.was_read = values, False
+        self.values, self.was_read, self.was_computed_with = values, False, False
+
+    @property
+    def needed(self) -> Shaped[np.ndarray, "..."] | None:
+        """The training values as far as they are needed: all if they were read, and no rows if computed with."""
+        return self.values if self.was_read else self.values[:0] if self.was_computed_with else None
 
     def read(self) -> Shaped[np.ndarray, "..."]:
         """The training values; it is noted that they were read."""
@@ -56,6 +67,7 @@ def _method(reading: Reading, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _array_ufunc(array: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """The function of the same name in JAX, of the rows that are there: `np.log(x)`."""
+    array.reading.was_computed_with = True
     return getattr(jnp, ufunc.__name__)(*inputs, **options)
 
 

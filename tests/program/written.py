@@ -165,13 +165,13 @@ TABLE = {
     "varying": Written(varying, (GROUP, X[:, 0], GROUPS, Y), "y", ("y",), ("group", "x")),
     "horseshoe": Written(horseshoe, (X, Y), "y", ("y",), ("X",)),
     "robust": Written(robust, (X, Y), "y", ("y",), ("X",)),
-    "logistic": Written(logistic, (X, WON), None, ("won",), ("X",)),
+    "logistic": Written(logistic, (X, WON), "won", ("won",), ("X",)),
     "zero-inflated": Written(zero_inflated, (X, COUNTS), None, ("counts",), ("X",)),
     "pooled": Written(pooled, (GROUP + 5, GROUP + WON), None, ("hits",), ("at_bats",)),
     "censored": Written(
         censored, (np.arange(N) % 4 == 0, np.ones(N), _waits), None, ("time", "above"), ("is_censored", "limit")
     ),
-    "ordinal": Written(ordinal, (X[:, 0], GROUP), None, ("rank",), ("x",)),
+    "ordinal": Written(ordinal, (X[:, 0], GROUP), "rank", ("rank",), ("x",)),
     "items": Written(items, (np.exp(X),), None, ("value",), ()),
     "scaled": Written(scaled, ({"n": N, "x": X[:, 0], "y": Y},), "y", ("x", "y"), ()),
     "joint": Written(joint, (X,), None, ("value",), ()),
