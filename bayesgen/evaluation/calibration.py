@@ -144,8 +144,7 @@ class Simulator:
     @property
     def names_processes(self) -> bool:
         """Whether parameters mean the same in all draws: neither components nor hidden states may be swapped."""
-        hidden = any(likelihood.has_symmetries for _, likelihood in self.program.plan.compressed)
-        return not hidden and (self.model.has_labels or self.program.label is None)
+        return not self.program.hides_states and (self.model.has_labels or self.program.label is None)
 
     def simulated(
         self, world: GenerativeProgram, num_worlds: int, key: PRNGKeyArray, latents: Latents | None = None

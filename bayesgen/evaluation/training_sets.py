@@ -332,6 +332,9 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
         latents.append(program.draw_latents(seed=process))
         training.append(program.simulate(num_rows, seed=first, latents={**latents[-1], **codes}))
         tested.append(program.simulate(test or 1000, seed=second, latents=latents[-1]))
+    for rows in (*training, *tested):
+        for name in program.local:
+            del rows[name]
     return Worlds(program, latents, training, tested, rows_per_size)
 
 

@@ -249,6 +249,27 @@ class Fit(TrainedProgram, Generic[Labelled]):
         with requested(None), interrupts_kept():
             return states_by(rule, self, X, site_of_states(self, site))
 
+    def local(self, X: Data, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
+        """The posterior of a discrete latent of each row, of a program with `local=(...)`, given all else in the row.
+
+        The answer is that of `states`, its time steps the cells of the latent in a row: one, unless it is sampled in a
+        further plate. State s is the s-th of its values. Where there are classes, it is given each class. `PlugIn()`
+        also gives the most probable joint value of all local latents, `paths`.
+
+        Args:
+            X: rows, in any form that `fit` takes.
+            rule: an object such as `PlugIn()` or `BMA()`.
+            site: the latent, where there are several.
+
+        Raises:
+            ModelError: a model without local latents; several of them, and none named.
+            PredictionError: a rule that the fit cannot answer; an average over structures.
+        """
+        if isinstance(rule, type) or not isinstance(rule, HiddenStatesRule):
+            raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
+        with requested(None), interrupts_kept():
+            return states_by(rule, self, X, site_of_states(self, site, local=True))
+
     def update(
         self,
         X: Data | Iterable[tuple] | Summaries,

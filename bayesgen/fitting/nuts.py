@@ -263,8 +263,7 @@ def fit_of_draws(
     saturated = [] if problem.conjugate else saturated_sites(problem.program.latent_supports, latents)
     # the axes of a program of one's own would have to be found, by functions that are compiled for it
     names = entry_names(*axes(fit)) if problem.conjugate and draws.is_identified else entry_names({}, {})
-    hides_states = any(likelihood.has_symmetries for _, likelihood in problem.program.plan.compressed)
-    remedy = STATES_HAVE_NO_NAMES if hides_states else None
+    remedy = STATES_HAVE_NO_NAMES if problem.program.hides_states else None
     disagreements = convergence_problems(draws.diagnosed, stats, names, remedy, draws.entries)
     warn_of_convergence([*problems, *saturated, *disagreements], type(method).__name__)
     if not draws.is_identified:

@@ -124,5 +124,9 @@ class TrainedProgram(Trained[Any]):
             return False
         attributes = self.program.attributes if self.prior is None else self.prior.keys() - {"class"}
         sites = {*attributes, *self.program.covariates}
-        few = len(names) <= len(sites) + 1  # columns may be very many
-        return few and sites == set(names) - {self.program.label} and set(names) != set(self.schema.columns or ())
+        few = len(names) <= len(sites) + len(self.program.local) + 1  # columns may be very many
+        return (
+            few
+            and sites == set(names) - {self.program.label, *self.program.local}
+            and set(names) != set(self.schema.columns or ())
+        )

@@ -1,6 +1,7 @@
 """Unobserved values of rows: hidden states of sequences, and imputation of missing cells by means or draws."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -122,11 +123,11 @@ class HiddenStatesRule(Protocol):
         """The states of a site in sequences of these lengths, missing time steps included."""
 
 
-def site_of_states(fit: TrainedProgram, site: str | None) -> str:
-    """The site with hidden states: that of this name, or the only one.
+def site_of_states(fit: TrainedProgram, site: str | None, *, local: bool = False) -> str:
+    """The site with hidden states, or the local latent: that of this name, or the only one.
 
     Raises:
-        ModelError: a model without hidden states, or with several such sites and none named.
+        ModelError: a model without any, or with several such sites and none named.
         PredictionError: an average over structures.
     """
     if not isinstance(fit.posterior, ProcessPosterior):
@@ -134,15 +135,25 @@ def site_of_states(fit: TrainedProgram, site: str | None) -> str:
             "The members of an average have states of their own: ask one, fit.best.states(X, rule=...)."
         )
     sites = () if fit.concrete.response is not None else sites_with_states(fit.program)
+    sites = fit.program.local if local else sites
+    if not sites and local:
+        raise ModelError(
+            f"{type(fit.model).__name__} has no discrete latents of its rows: they are sites of one's own program, "
+            "GenerativeProgram(function, local=(...))."
+        )
     if not sites:
         raise ModelError(
             f"{type(fit.model).__name__} has no hidden states: states are those of DirichletHiddenMarkov(), or of a "
             "site of one's own program that is sampled from HiddenMarkov(), its emissions of a registered distribution."
         )
     if site is None and len(sites) > 1:
-        raise ModelError(f"There are several chains of hidden states: name one of them, site={quote_some(sites)}.")
+        raise ModelError(
+            f"There are several {'local latents' if local else 'chains of hidden states'}: name one of them, "
+            f"site={quote_some(sites)}."
+        )
     if site is not None and site not in sites:
-        raise ModelError(f"site={site!r} has no hidden states. Those that have are {quote_some(sites)}.")
+        kind = "is no local latent. These are" if local else "has no hidden states. Those that have are"
+        raise ModelError(f"site={site!r} {kind} {quote_some(sites)}.")
     return sites[0] if site is None else site
 
 
@@ -151,7 +162,9 @@ def states_by(rule: HiddenStatesRule, fit: TrainedProgram, X: Data, site: str) -
     table = read_table(X, least_rows=0)
     rows = fit.rows_of(table)
     warn_of_unknown(table.unknown_cells)
-    states = rule.states(fit, rows, site, _lengths(fit, table, site))
+    of_row = dict(fit.program.structure.local).get(site)
+    lengths = _lengths(fit, table, site) if of_row is None else np.full(rows.num_rows, math.prod(of_row.row_shape))
+    states = rule.states(fit, rows, site, lengths)
     return dataclasses.replace(states, index=table.index)
 
 

@@ -97,7 +97,8 @@ def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> In
     simulated, labels = _simulated(fit, process, rows, site, num_classes)
     if not are_exchangeable(fit.program, process, class_axes, simulated, site):
         return unmoved.copy()
-    places = _places(np.asarray(simulated.values[site]) != PADDING, labels, num_classes)
+    values = simulated.values.get(site, np.zeros((simulated.num_rows, 1)))  # local latents have no end
+    places = _places(np.asarray(values) != PADDING, labels, num_classes)
     logs = log_states_of_draws(fit.program, latents, simulated, site, places)
     logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: without information
     return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
@@ -107,8 +108,9 @@ def _simulated(
     fit: Fit, process: Latents, rows: Rows, site: str, num_classes: int
 ) -> tuple[Rows, Int[np.ndarray, " m"]]:
     """Sequences simulated by a process, and their classes. Covariates of a program of one's own are those of rows."""
-    steps = fit.program.structure.attribute[site].steps
+    steps = None if site in fit.program.local else fit.program.structure.attribute[site].steps
     num_steps = SIMULATED_STEPS if steps is None or steps.most is None else max(steps.most, 1)
+    num_steps = 1 if site in fit.program.local else num_steps
     num_rows = num_classes * max(2, -(-MATCHED_ROWS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}

@@ -157,7 +157,8 @@ def _check_sample(message: Message, plate: str, label: str | None) -> None:
         )
     if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
         raise ModelError(
-            f"The latent site {name!r} is discrete: only the label may be. Sum it out, or make it an attribute."
+            f"The latent site {name!r} is discrete: only the label may be, and latents of the rows that local=(...) "
+            f"names. Sample it in the plate {plate!r} and name it there, sum it out, or make it an attribute."
         )
 
 
@@ -189,6 +190,23 @@ def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStac
             f"the values must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
             "probabilities (Bernoulli for two classes), and pass as many classes."
         )
+
+
+def check_local(inside: Trace, local: Collection[str], label: str | None, plate: str) -> None:
+    """Refuse local latents that are no sites of the rows, or have no finite support of a known size."""
+    for name in local:
+        if name not in inside or name == label:
+            others = [other for other in inside if other != label]
+            raise ModelError(
+                f"local= names {name!r}, and latents of rows are sites of the plate {plate!r} other than the label: "
+                f"{others}."
+            )
+        if value_range(inside[name]["support"]) is None:
+            raise ModelError(
+                f"The local latent {name!r} is {type(innermost(inside[name]['fn'])).__name__}, whose values are not "
+                "whole numbers of a known range, so they cannot be summed out. Use Categorical, Bernoulli, or another "
+                "distribution whose bounds are numbers; or integrate it out in the program."
+            )
 
 
 def value_range(support: Constraint) -> tuple[int, int] | None:

@@ -88,7 +88,7 @@ class OfStatistics(LogLikelihood):
     def cost(self, program: Program) -> float:
         """One multiplication for each number of the data, times K for rows."""
         cells, rows = map(_numbers, (self.statistics.summaries, (self.statistics.rows, self.statistics.unlabelled)))
-        return float(cells + program.num_classes * rows)
+        return float(cells + program.num_cases * rows)
 
     @property
     def loops_over_rows(self) -> bool:
@@ -97,7 +97,7 @@ class OfStatistics(LogLikelihood):
 
     def has_symmetries(self, program: Program) -> bool:
         """Whether classes may be swapped, because no row has a label, or the hidden states of a site."""
-        if any(likelihood.has_symmetries for _, likelihood in program.plan.compressed):
+        if program.hides_states:
             return True
         return self.statistics.unlabelled is not None and not np.any(self.statistics.class_weights)
 
@@ -141,7 +141,7 @@ class OfRows(LogLikelihood):
         """The sum over rows, chunk by chunk; the backward pass computes each chunk again."""
         rows = self.rows
         cells = (math.prod(np.shape(values)[1:]) for values in rows.values.values())
-        numbers_per_row = program.num_classes * max(cells, default=1)
+        numbers_per_row = program.num_cases * max(cells, default=1)
         most = 1 << max(CACHED_CELLS // max(numbers_per_row, 1), 1).bit_length() - 1
         size = math.gcd(rows.num_rows, most) if rows.num_rows > most else rows.num_rows
         chunks = jax.tree.map(lambda leaf: jnp.reshape(leaf, (-1, size, *jnp.shape(leaf)[1:])), rows)
@@ -161,7 +161,7 @@ class OfRows(LogLikelihood):
 
     def cost(self, program: Program) -> float:
         """One multiplication for each cell and class."""
-        return float(program.num_classes * _numbers(self.rows))
+        return float(program.num_cases * _numbers(self.rows))
 
     @property
     def loops_over_rows(self) -> bool:

@@ -9,6 +9,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
+from bayesgen.describe import quote_some
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.runtime import Traced
@@ -19,6 +20,7 @@ from .conventions import (
     Trace,
     base_support,
     check_label,
+    check_local,
     check_same_sites,
     check_signature,
     check_sites,
@@ -26,8 +28,11 @@ from .conventions import (
     is_deterministic,
     is_plate,
     samples,
+    value_range,
 )
 from .structure import Program, Site, Structure, TimeSteps
+
+MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +63,9 @@ def discover(program: Program) -> Discovery:
     if program.label is not None:
         check_label(first, program.label, program.num_classes, plate)
     inside = {name: message for name, message in samples(first).items() if in_plate(message, plate.name)}
-    attributes = tuple((name, _site(message, plate.dim)) for name, message in inside.items() if name != program.label)
-    for name, site in attributes:
+    check_local(inside, program.local, program.label, plate.name)
+    of_rows = {name: _site(message, plate.dim) for name, message in inside.items() if name != program.label}
+    for name, site in of_rows.items():
         if site != _site(second[name], plate.dim):
             shapes = [trace[name]["fn"].shape() for trace in (first, second)]
             raise _refusal(
@@ -67,6 +73,7 @@ def discover(program: Program) -> Discovery:
                 f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, "
                 "where the rows have to be one axis alone.",
             )
+    attributes = tuple((name, site) for name, site in of_rows.items() if name not in program.local)
     if not attributes and (program.label is None or not program.covariates):
         raise ModelError(
             f"The program has no attribute site in its plate {plate.name!r}: sample at least one there, or let the "
@@ -84,7 +91,13 @@ def discover(program: Program) -> Discovery:
         ),
         deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
         covariates=tuple(program.covariate_columns.items()),
+        local=tuple((name, _local(of_rows[name], inside[name])) for name in program.local),
     )
+    if structure.num_joint_values > MOST_JOINT_VALUES:
+        raise ModelError(
+            f"The local latents {quote_some(program.local)} have {structure.num_joint_values:,} joint values in a row, "
+            f"and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
+        )
     supports = {name: _untraced(base_support(message["support"])) for name, message in samples(first).items()}
     return Discovery(structure, supports, values, sizes[0])
 
@@ -209,6 +222,13 @@ def _site(message: Message, axis: int) -> Site:
         num_axes = len(distribution.shape()) - len(leaf.event_shape)
         steps = TimeSteps(leaf.most_steps, leaf.of_symbols, leaf.symbols, are_several=num_axes > 1)
     return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
+
+
+def _local(site: Site, message: Message) -> Site:
+    """The shape of a local latent, and its values."""
+    bounds = value_range(message["support"])
+    assert bounds is not None, "checked by `check_local`"
+    return dataclasses.replace(site, values=range(bounds[0], bounds[1] + 1))
 
 
 def _unconstrained_shape(program: Program, message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.nn import log_sigmoid
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, logsumexp
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
@@ -240,7 +240,7 @@ class Evaluation:
         log_jacobian: log-Jacobian from unconstrained to constrained latents (0 if these were given).
         at_pole: whether a latent is too near to a pole of its prior for floating point.
         label_log_probs: log probability of each row's label, or zeros.
-        sites: the attribute sites.
+        sites: the attribute sites and local latents.
         label: the label site, or None.
         axis: the instance axis among the batch axes (negative).
         observed: masks of the observed cells, for sites with missing ones.
@@ -302,7 +302,7 @@ def evaluate(
         program: the program.
         latents: site -> value; unconstrained values if `unconstrained`.
         codes: the labels.
-        attributes: site -> (n, ...); zeros by default, for distributions alone.
+        attributes: site -> (n, ...), local latents included; zeros by default, for distributions alone.
         covariates: name -> (n, ...); ones by default.
         unconstrained: whether the latents are unconstrained values.
         observed: site -> mask of the observed cells, of the shape of its values, for sites with missing ones.
@@ -323,7 +323,7 @@ def evaluate(
         log_jacobian=sum((prior.log_jacobian for prior in priors), start=jnp.zeros(())),
         at_pole=jnp.asarray([prior.at_pole for prior in priors]).any(),
         label_log_probs=jnp.zeros(len(codes)) if label is None else jnp.reshape(log_prob(label), (len(codes),)),
-        sites={name: trace[name] for name in program.attributes},
+        sites={name: trace[name] for name in (*program.attributes, *program.local)},
         label=label,
         axis=structure.axis,
         observed=masks,
@@ -355,7 +355,8 @@ def _sites_at(
     masks: Arrays,
 ) -> Trace:
     structure, size = program.structure, len(codes)
-    given = {name: _values_of(site, attributes.get(name), size) for name, site in structure.attributes}
+    sites = structure.attributes + structure.local
+    given = {name: _values_of(site, attributes.get(name), size) for name, site in sites}
     if structure.label is not None:
         given[structure.label] = structure.label_values(codes)
 
@@ -391,16 +392,27 @@ def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentV
 
 
 def class_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
-    """Log probability of these sites of each row under each class: of observed cells, and of the class itself.
+    """Log probability of these sites of each row under each class, local latents summed out.
 
-    The program is run with K copies of a row, one under each class, and mapped over the rows: terms that depend on
-    latents alone (a Cholesky factor, say) are computed K times and not once a row.
+    That of attributes is of their observed cells, that of the label of the class itself.
     """
-    num_classes = program.num_classes
+    table = joint_table(program, latents, rows, names)
+    return logsumexp(table, axis=2) if program.local else table[..., 0]
 
-    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, " K"]:
-        values, given, masks = jax.tree.map(lambda cell: jnp.broadcast_to(cell, (num_classes, *jnp.shape(cell))), row)
-        evaluation = evaluate(program, latents, jnp.arange(num_classes), values, given, observed=masks)
-        return sum(evaluation.row_log_probs(names).values(), start=jnp.zeros(num_classes))
+
+def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K J"]:
+    """Log probability of these sites of each row under each class and joint value of the local latents.
+
+    The program is run with copies of a row, one under each class and joint value, and mapped over the rows: terms that
+    depend on latents alone (a Cholesky factor, say) are computed for the copies and not once a row.
+    """
+    shape = program.num_classes, program.structure.num_joint_values
+    codes, joint = (index.ravel() for index in np.indices(shape))
+    local = {name: values[joint] for name, values in program.structure.joint_values().items()}
+
+    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, "K J"]:
+        values, given, masks = jax.tree.map(lambda cell: jnp.broadcast_to(cell, (len(codes), *jnp.shape(cell))), row)
+        evaluation = evaluate(program, latents, jnp.asarray(codes), {**values, **local}, given, observed=masks)
+        return sum(evaluation.row_log_probs(names).values(), start=jnp.zeros(len(codes))).reshape(shape)
 
     return jax.vmap(of_row)((rows.values, rows.covariates, rows.observed))

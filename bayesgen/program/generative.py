@@ -72,13 +72,15 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
-            `numpyro.param`, no subsampling, no latent per row, attributes not reparametrised. It is traced when the
-            program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`.
-            With covariates it is traced and checked once data show their shapes, in `fit` at the latest; before that,
-            each covariate is taken as one real number a row.
+            `numpyro.param`, no subsampling, no continuous latent per row, attributes not reparametrised. It is traced
+            when the program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and
+            `jax.numpy`. With covariates it is traced and checked once data show their shapes, in `fit` at the latest;
+            before that, each covariate is taken as one real number a row.
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
             and not for a continuous label.
+        local: names of the discrete latents of each row, sites in the plate that the data do not have. They are summed
+            out, by log-sum-exp over up to 256 joint values a row; `Fit.local` is their posterior.
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
             continuous label is an attribute that is missing in new rows: `predict` gives its distribution.
 
@@ -126,6 +128,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
+    local: tuple[str, ...] = ()
     known_covariates: tuple[tuple[str, Covariate], ...] | None = dataclasses.field(default=None, compare=False)
 
     def __init__(
@@ -135,9 +138,11 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         label: str | None = "y",
         classes: int | Iterable[Any] | None = None,
         continuous: bool | None = None,
+        local: str | Iterable[str] = (),
     ) -> None:
         function, response_site = weakref_safe(function), None
-        fill(self, function=function, known_covariates=None)
+        local = (local,) if isinstance(local, str) else tuple(dict.fromkeys(local))
+        fill(self, function=function, local=local, known_covariates=None)
         is_traced = not isinstance(function, PytreeFunction) and not self.covariates
         if continuous and (label is None or classes is not None):
             raise ModelError("A continuous label has a name and no classes: give label=, and leave classes= out.")
@@ -233,7 +238,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     @property
     def _statement(self) -> Hashable:
-        return self.definition or self.function, self.label, self.classes, self.response_site
+        return self.definition or self.function, self.label, self.classes, self.response_site, self.local
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GenerativeProgram) and self._statement == other._statement
@@ -244,7 +249,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         classes = f", classes=[{quote_some(self.classes)}]" if self.classes else ""
-        return f"GenerativeProgram({name}, label={self.response_site or self.label!r}{classes})"
+        local = f", local={self.local!r}" if self.local else ""
+        return f"GenerativeProgram({name}, label={self.response_site or self.label!r}{classes}{local})"
 
     def __call__(self, n: int, **covariates: Any) -> Any:
         """Generate n instances inside NumPyro's handlers; what the function returns."""
@@ -259,7 +265,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         if self.definition is None or Definition.of(self.function) is self.definition:
             return self
         label = self.response_site or self.label
-        return GenerativeProgram(self.function, label=label, classes=self.classes or None)
+        return GenerativeProgram(self.function, label=label, classes=self.classes or None, local=self.local)
 
     def reparametrised(self, parameters: Arrays) -> "GenerativeProgram":
         """The program with latents in coordinates adapted to these parameters; itself where it has no others."""
@@ -360,7 +366,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             covariates: name -> (n, ...), or one number for all rows.
 
         Returns:
-            Site -> values: attributes (n at the instance plate's axis), covariates and the class labels.
+            Site -> values: attributes and local latents (n at the instance plate's axis), covariates and the class
+            labels.
 
         Raises:
             DataError: missing covariates, or covariates without one value a row.
@@ -370,7 +377,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
             drawn = program._drawn(n, values, key, known)
-        rows = {name: simulated(site, drawn[name]) for name, site in program.structure.attributes}
+        sites = program.structure.attributes + program.structure.local
+        rows = {name: simulated(site, drawn[name]) for name, site in sites}
         rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
             rows[self.label] = category_array(self.classes)[np.asarray(drawn[self.label]).reshape(n)]
@@ -385,9 +393,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
         """Site -> its value in one run of the program, with the values of some sites known."""
-        label = () if self.label is None else (self.label,)
         trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
-        return {name: trace[name]["value"] for name in (*self.latents, *self.attributes, *label)}
+        return {name: trace[name]["value"] for name in (*self.latents, *self.row_sites)}
 
     def simulate_many(
         self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
@@ -440,7 +447,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         """
 
         def distributions(latents: Arrays) -> dict[str, dist.Distribution]:
-            return {name: site["fn"] for name, site in evaluate_classes(self, latents).sites.items()}
+            sites = evaluate_classes(self, latents).sites
+            return {name: sites[name]["fn"] for name in self.attributes}
 
         known = self._complete(latents)
         with jax.enable_x64(True):

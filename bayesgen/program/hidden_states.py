@@ -14,7 +14,7 @@ from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, over_chunks,
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .evaluation import evaluate_classes
+from .evaluation import evaluate_classes, joint_table
 from .joint import known_latents, log_joint_of, ratio_of_batches
 from .structure import Arrays, Program
 
@@ -108,9 +108,25 @@ def log_states_of_draws(
 
 
 def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float[Array, "n K T S"]:
+    if site in program.local:
+        shares = jax.nn.softmax(_local_table(program, latents, rows), axis=2)
+        return jnp.einsum("nkj,jts->nkts", shares, jax.nn.one_hot(*_joint_states(program, site), dtype=shares.dtype))
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     assert isinstance(conditional.likelihood, StatesLikelihood)
     return conditional.likelihood.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
+
+
+def _joint_states(program: Program, site: str) -> tuple[Int[np.ndarray, "J T"], int]:
+    """The cells of a local latent in each joint value of all of them, from 0, and the number of its values."""
+    values = dict(program.structure.local)[site].values
+    assert values is not None
+    cells = program.structure.joint_values()[site].reshape(program.structure.num_joint_values, -1)
+    return cells - values.start, len(values)
+
+
+def _local_table(program: Program, latents: Arrays, rows: Rows) -> Float[Array, "n K J"]:
+    """Log probability of the joint values of local latents and of what depends on them, under each class."""
+    return joint_table(program, latents, rows, program.plan.rowwise)
 
 
 _smoothing = OwnedJit(_smoothed, static_argnames="site")
@@ -120,6 +136,9 @@ _smoothing = OwnedJit(_smoothed, static_argnames="site")
 def _states(
     program: Program, latents: Arrays, rows: Rows, lengths: Int[Array, " n"], *, site: str
 ) -> tuple[Float[Array, "n K T S"], Int[Array, "n K T"]]:
+    if site in program.local:
+        best = _local_table(program, latents, rows).argmax(2)
+        return _smoothed(program, latents, rows, site), jnp.asarray(_joint_states(program, site)[0])[best]
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     likelihood, values, observed = conditional.likelihood, rows.values[site], rows.observed.get(site)
     assert isinstance(likelihood, StatesLikelihood)
@@ -249,10 +268,13 @@ def _is_same(
 
     def invariants(latents: Arrays, order: Int[Array, " S"]) -> list[Array]:
         evaluation = evaluate_classes(program, latents, rows.covariates)
+        invariant = [evaluation.log_prior, log_joint_of(program, evaluation, rows)]
+        if site in program.local:
+            return [*invariant, _smoothed(program, latents, rows, site)[..., order]]
         conditional = evaluation.compressed(site)
         assert isinstance(conditional.likelihood, StatesLikelihood)
         in_order = conditional.likelihood.in_order(conditional.parameters, order)
-        return [evaluation.log_prior, log_joint_of(program, evaluation, rows), *jax.tree.leaves(in_order)]
+        return [*invariant, *jax.tree.leaves(in_order)]
 
     expected = invariants(latents, order)
 

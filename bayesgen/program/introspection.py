@@ -19,7 +19,7 @@ from .discovery import discover
 from .indexing import CovariateIndexes
 from .recognition import Recognition
 from .structure import Arrays, Plan, Program, Structure
-from .traces import CODES, LATENTS, Findings, ProgramTrace, Traces, arbitrary_covariates
+from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
 
 FIXED_SUPPORTS = (
     type(constraints.boolean),
@@ -112,7 +112,8 @@ class Introspection:
         with jax.enable_x64(True):
             bounds = {name: jax.tree.leaves(self._traces.sources.supports[name]) for name in others}
         inputs = {name: frozenset().union(*of_bounds) for name, of_bounds in bounds.items()}
-        return {name: of_name for name, of_name in inputs.items() if LATENTS not in of_name}
+        latents = {LATENTS, *(LOCAL + name for name, _ in self.structure.local)}
+        return {name: of_name for name, of_name in inputs.items() if not of_name & latents}
 
     @property
     def supports_depend_on_class(self) -> bool:
@@ -185,7 +186,9 @@ def find_class_axes(traces: Traces) -> dict[str, int]:
         return {}
     changed = [_changed(first.latents, second.latents, change) for change in changes]
     latents = jax.tree.map(lambda *values: np.stack(values), first.latents, *changed)
-    moved, deterministics_moved = _effects(traces, latents, traces.rows(first, num_classes))
+    rows = traces.rows(first, num_classes)
+    rows |= {name: np.zeros_like(rows[name]) for name in traces.program.local}  # no entry of theirs is that of a class
+    moved, deterministics_moved = _effects(traces, latents, rows)
     axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
     of_latents = set(axes.items())
     for name, values_moved in deterministics_moved.items():
@@ -212,8 +215,8 @@ def _effects(
     codes = np.arange(traces.program.num_classes)
 
     def distributions(findings: Findings) -> tuple[list[Any], dict[str, Any]]:
-        of_attributes = [findings.log_probs[name] for name in traces.program.attributes]
-        return [*of_attributes, *jax.tree.leaves(findings.label)], findings.deterministics
+        of_rows = [of_site for name, of_site in findings.log_probs.items() if name != traces.program.label]
+        return [*of_rows, *jax.tree.leaves(findings.label)], findings.deterministics
 
     function = traces.classes.function.only(distributions)
     arguments = rows, codes, arbitrary_covariates(traces.program, len(codes), same=True)

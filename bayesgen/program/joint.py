@@ -209,7 +209,7 @@ BUDGET_BYTES = 64e6  # for such a table on other devices, and for the rows
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k | latents)."""
     latents = known_latents(program, latents)
-    chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows))
+    chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows, program.num_cases))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
         return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
 
@@ -274,7 +274,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         )
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
         num_features = ready.natural_parameters.shape[-1]
-        numbers_per_row = program.num_classes * max(num_draws, num_features)  # of the tables, and of the features
+        numbers_per_row = program.num_cases * max(num_draws, num_features)  # of the tables, and of the features
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
 
         def reduced_rows(part: Rows) -> Any:
@@ -364,7 +364,7 @@ def _rows_that_fit(rows: Rows, numbers_per_row: int = 1, budget: float = BUDGET_
 def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float:
     """Rough number of multiplications of one call: one for each cell of the rows, class and draw."""
     cells = sum(math.prod(array.shape[1:]) for array in rows.values.values()) * min(chunk, rows.num_rows)
-    return float(num_draws * program.num_classes * cells)
+    return float(num_draws * program.num_cases * cells)
 
 
 def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:

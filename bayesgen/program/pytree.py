@@ -370,7 +370,8 @@ def register_program(program_type: type) -> None:
         definition = static() if static else None
         function = definition.function if definition else children[0]
         program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        return fill(program, response_site=response_site, structure=structure, plan=plan, definition=definition)
+        fill(program, response_site=response_site, local=tuple(dict(structure.local)))
+        return fill(program, structure=structure, plan=plan, definition=definition)
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
 
@@ -401,7 +402,7 @@ def cached_by_structure(program: Any, find: Callable[[Any], Result]) -> Result:
     """`find(program)`, cached for all programs of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:
-        key = find, program.label, program.num_classes, program.response_site, program.known_covariates
+        key = find, program.label, program.num_classes, program.response_site, program.local, program.known_covariates
         if definition.content is None or key not in definition.findings:
             definition.findings[key] = find(program)
             definition.check_stable(program.function)

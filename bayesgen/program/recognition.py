@@ -22,7 +22,7 @@ from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
 from .structure import Plan, Program
-from .traces import ATTRIBUTE, COVARIATE, LATENTS, Findings, ProgramTrace, Traces, shaped
+from .traces import ATTRIBUTE, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces, shaped
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
 MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
@@ -44,6 +44,7 @@ class Recognition:
         reasons, trace = _informed(traces, entangled), traces.classes
         reasons |= {name: why for name, why in trace.unsummarized.items() if name not in reasons}
         reasons |= {name: why for name in attributes if name not in reasons and (why := _measured(traces, name))}
+        reasons |= {name: "it is a latent of each row" for name in traces.program.local}
         _check_supports(traces)
         self._probe = Probe.of(traces, traces.size_within(MOST, NUMBERS), reasons, traces.program.label not in reasons)
         differing = self._probe.differing([name for name in attributes if name not in reasons])
@@ -129,11 +130,13 @@ def _informed(traces: Traces, entangled: dict[str, tuple[str, ...]]) -> dict[str
     }
     learned = sources.learned if label is None else {**sources.learned, label: sources.label_log_probs}
     informing = {name: _named(COVARIATE, _sources(of_site)) for name, of_site in learned.items()}
-    return reasons | {
+    reasons |= {
         name: f"its parameters depend on covariate {min(covariates)}"
         for name, covariates in informing.items()
         if covariates
     }
+    hidden = {name: _named(LOCAL, of_site) for name, of_site in sources.log_probs.items()}
+    return reasons | {name: f"it depends on the row's latent {min(local)}" for name, local in hidden.items() if local}
 
 
 def _measured(traces: Traces, name: str) -> str | None:

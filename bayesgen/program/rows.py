@@ -243,7 +243,8 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     Args:
         program: the program.
         X: the data.
-        labelled: whether a column with the label site's name is allowed, as in simulated rows. It is not read.
+        labelled: whether columns with the names of the label site and of local latents are allowed, as in simulated
+            rows. They are not read.
 
     Raises:
         DataError: missing or extra names, a shape that is not the site's, values that are infinite or outside the
@@ -253,7 +254,8 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     program, covariates = with_covariates(program, covariate_cells(program, table))
     program.check_indexes(covariates)
     structure = program.structure
-    columns = _columns(program, table, {program.label, program.response_site} if labelled else set())
+    simulated_besides = {program.label, program.response_site, *program.local}
+    columns = _columns(program, table, simulated_besides if labelled else set())
     if program.response_site is not None:
         columns[program.response_site] = response_of_rows(table, program.response_site)
     values: dict[str, Shaped[np.ndarray, "n ..."]] = {}
@@ -294,9 +296,10 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
     if missing or extra:
         raise DataError(
             f"The data must have one column for each site of the program: missing {missing}, not in the program "
-            f"{extra}. Name the columns like the sites. A site of the plate that is no column (a latent for each row, "
-            "or an attribute that was reparametrised and so goes by another name) is not supported: sum it out, or "
-            "sample the attribute itself."
+            f"{extra}. Name the columns like the sites. A discrete latent of each row is no column where local=(...) "
+            "names it. Another site of the plate that is no column (a continuous latent for each row, or an attribute "
+            "that was reparametrised and so goes by another name) is not supported: integrate it out, or sample the "
+            "attribute itself."
         )
     return {name: table.column(name) for name in wanted}
 

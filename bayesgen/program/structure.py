@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Self, TypeAlias
 
@@ -47,6 +48,7 @@ class Site:
         discrete: whether the support is discrete.
         whole_axes: number of last axes that form one event, whose cells are missing together or not at all.
         steps: the time steps of sequences; None for other events.
+        values: of a cell of a discrete latent of the row; None for attributes.
     """
 
     batch_shape: tuple[int, ...]
@@ -55,6 +57,7 @@ class Site:
     discrete: bool
     whole_axes: int = 0
     steps: TimeSteps | None = None
+    values: range | None = None
 
     @property
     def position(self) -> int:
@@ -103,6 +106,7 @@ class Structure:
         latents: (site, the shape of its unconstrained value).
         deterministics: names of the deterministic sites outside the plate of the rows.
         covariates: (name, shape and dtype).
+        local: (site, its shape) of the discrete latents of each row.
     """
 
     plate: str
@@ -112,6 +116,23 @@ class Structure:
     latents: tuple[tuple[str, tuple[int, ...]], ...]
     deterministics: tuple[str, ...]
     covariates: tuple[tuple[str, Covariate], ...]
+    local: tuple[tuple[str, Site], ...] = ()
+
+    @property
+    def num_joint_values(self) -> int:
+        """The number of joint values of the local latents of a row; 1 where there are none."""
+        return math.prod(len(site.values or ()) ** math.prod(site.row_shape) for _, site in self.local)
+
+    def joint_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
+        """Local latent -> its value in each of their joint values."""
+        sizes = [len(site.values or ()) for _, site in self.local for _ in range(math.prod(site.row_shape))]
+        cells = iter(np.unravel_index(np.arange(self.num_joint_values), sizes) if sizes else ())
+        found = {}
+        for name, site in self.local:
+            assert site.values is not None
+            of_site = np.stack([next(cells) for _ in range(math.prod(site.row_shape))], axis=1)
+            found[name] = site.values.start + of_site.reshape(-1, *site.row_shape)
+        return found
 
     @property
     def attribute(self) -> dict[str, Site]:
@@ -129,7 +150,8 @@ class Plan:
 
     Attributes:
         compressed: (site, likelihood) for the sites with sufficient statistics.
-        rowwise: names of the sites that are evaluated row by row: attributes, and a label that depends on the row.
+        rowwise: names of the sites that are evaluated row by row: attributes, a label that depends on the row, and
+            local latents.
         reasons: (site, why it is not compressed).
         measure: names of the compressed sites whose base measure has parameters of its own.
         dependences: (site, the other attributes that enter its distribution), for the sites that have any.
@@ -155,6 +177,7 @@ class Program(abc.ABC):
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
         response_site: name of the site of a continuous label, which is one of the attributes; None without one.
+        local: names of the discrete latents of each row, which the data do not have.
         known_covariates: (name, shape and dtype), as seen in data; None before any data are seen.
     """
 
@@ -162,6 +185,7 @@ class Program(abc.ABC):
     label: str | None
     classes: tuple[Hashable, ...]
     response_site: str | None
+    local: tuple[str, ...]
     known_covariates: tuple[tuple[str, Covariate], ...] | None
 
     @property
@@ -222,8 +246,18 @@ class Program(abc.ABC):
 
     @property
     def row_sites(self) -> tuple[str, ...]:
-        """Names of the sites with a value for each row: the attributes, and the label of classes."""
-        return (*self.attributes, *(() if self.label is None else (self.label,)))
+        """Names of the sites with a value for each row: attributes, the label of classes, local latents."""
+        return (*self.attributes, *(() if self.label is None else (self.label,)), *self.local)
+
+    @property
+    def num_cases(self) -> int:
+        """The number of classes times that of the joint values of local latents: evaluations of a row."""
+        return self.num_classes * self.structure.num_joint_values
+
+    @property
+    def hides_states(self) -> bool:
+        """Whether rows have local latents, or sequences hidden states, whose values may be swapped."""
+        return bool(self.local) or any(likelihood.has_symmetries for _, likelihood in self.plan.compressed)
 
     @property
     def latents(self) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))
 LEAST = 101  # rows of a trace
 # What runs a few times: optimising what it compiles to would take longer than running it.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-LATENTS, CODES, ATTRIBUTE, COVARIATE = "latents", "codes", "attribute ", "covariate "  # inputs, or prefixes of names
+# inputs, or prefixes of names
+LATENTS, CODES, ATTRIBUTE, LOCAL, COVARIATE = "latents", "codes", "attribute ", "local ", "covariate "
 
 
 class Draw(NamedTuple):
@@ -52,7 +53,7 @@ class Findings(NamedTuple):
         measure: site -> parameters of its base measure.
         supports: site -> support; that of discrete sites has bounds for each row.
         log_probs: site -> log probabilities of the rows.
-        distributions: numbers that the distributions of the attributes are made of, and their scales.
+        distributions: numbers that the distributions of the sites of rows are made of, and their scales.
         deterministics: values of deterministic sites.
     """
 
@@ -125,6 +126,7 @@ class Traces:
         structure = self.program.structure
         learned: dict[str, tuple[Any, Any]] = {}
         measure: dict[str, dict[str, Any]] = {}
+        of_rows = [*evaluation.sites.values(), *([] if evaluation.label is None else [evaluation.label])]
         for name in evaluation.sites:
             if (conditional := evaluation.conditional(name)) is not None:
                 learned[name] = (conditional.parameters, conditional.mask), evaluation.scale(name)
@@ -135,9 +137,9 @@ class Traces:
             label_log_probs=evaluation.label_log_probs,
             learned=learned,
             measure=measure,
-            supports={name: _support(message, structure.attribute[name]) for name, message in evaluation.sites.items()},
+            supports={name: _support(evaluation.sites[name], site) for name, site in structure.attributes},
             log_probs=evaluation.row_log_probs(names),
-            distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in evaluation.sites.values()],
+            distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in of_rows],
             deterministics=evaluation.deterministics,
         )
 
@@ -146,7 +148,8 @@ class Traces:
     def _shapes(self, size: int) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, jax.ShapeDtypeStruct]]:
         """Shapes of latents and rows."""
         shapes, structure = self.values.shapes, self.program.structure
-        rows = {name: shapes[name].update(shape=(size, *site.row_shape)) for name, site in structure.attributes}
+        sites = structure.attributes + structure.local
+        rows = {name: shapes[name].update(shape=(size, *site.row_shape)) for name, site in sites}
         return {name: shapes[name] for name in self.program.latents}, rows
 
     def zeros(self, size: int) -> dict[str, Shaped[np.ndarray, "n ..."]]:
@@ -156,9 +159,10 @@ class Traces:
     def draw(self, numbers: Float[np.ndarray, " numbers"], spread: float = 1.0) -> Draw:
         """Arbitrary values made of standard normal numbers, see `arbitrary_value`."""
         values = self.values(numbers, spread, arbitrary_covariates(self.program, self.num_rows))
+        sites = self.program.structure.attributes + self.program.structure.local
         return Draw(
             {name: values[name] for name in self.program.latents},
-            {name: np.moveaxis(values[name], site.position, 0) for name, site in self.program.structure.attributes},
+            {name: np.moveaxis(values[name], site.position, 0) for name, site in sites},
         )
 
     @functools.cached_property
@@ -216,10 +220,11 @@ class Traces:
     def sources(self) -> Findings:
         """For each finding at the classes, the inputs that it depends on.
 
-        These are LATENTS, CODES, ATTRIBUTE and COVARIATE followed by a name.
+        These are LATENTS, CODES, and ATTRIBUTE, LOCAL and COVARIATE followed by a name.
         """
         program = self.program
         latents, rows = dict.fromkeys(program.latents, LATENTS), {name: ATTRIBUTE + name for name in program.attributes}
+        rows |= {name: LOCAL + name for name in program.local}
         covariates = {name: COVARIATE + name for name, _ in program.structure.covariates}
         return self.classes.function.sources(latents, rows, CODES, covariates)
 

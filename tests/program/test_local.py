@@ -1,0 +1,291 @@
+"""Discrete latents of each row, summed out: densities and posteriors by brute force, and what is refused by name."""
+
+import pickle
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.special
+import scipy.stats
+
+import bayesgen as bg
+from bayesgen.errors import DataError, ModelError
+
+close = np.testing.assert_allclose
+
+ROWS = 17
+RNG = np.random.default_rng(0)
+
+
+def of_components(n):
+    """Each class is a mixture of two normals; `w` depends on the class alone, and is compressed."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(2)))
+    share = numpyro.sample("share", dist.Beta(2, 2).expand([2]).to_event(1))
+    mean = numpyro.sample("mean", dist.Normal(0, 3).expand([2, 2]).to_event(2))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(p))
+        z = numpyro.sample("z", dist.Bernoulli(share[y]), infer={"enumerate": "parallel"})
+        numpyro.sample("x", dist.Normal(mean[y, z], 1.3))
+        numpyro.sample("t", dist.StudentT(4.0, mean[y, z], 2.0))
+        numpyro.sample("w", dist.Normal(1.0 * y, 1.0))
+
+
+def entangled(n, *, dose):
+    """Latents that depend on each other, one of several cells; the label depends on them."""
+    a = numpyro.sample("a", dist.Dirichlet(jnp.ones(3)))
+    b = numpyro.sample("b", dist.Beta(1, 1).expand([3, 2]).to_event(2))
+    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([6]).to_event(1))
+    with numpyro.plate("rows", n):
+        level = numpyro.sample("level", dist.Categorical(a))
+        marks = numpyro.sample("marks", dist.Bernoulli(b[level]).to_event(1))
+        count = numpyro.sample("count", dist.DiscreteUniform(1, 5))
+        y = numpyro.sample("y", dist.Bernoulli(logits=slope[level] * dose + marks[..., 0]))
+        numpyro.sample("x", dist.Normal(slope[count] + marks.sum(-1) + y, 1.0))
+
+
+def votes(n):
+    """Dawid and Skene's annotators, whose votes are the columns of an item; the true class is a latent."""
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("annotators", 5, dim=-2), numpyro.plate("classes", 3, dim=-1):
+        beta = numpyro.sample("beta", dist.Dirichlet(2 * jnp.ones(3)))
+    with numpyro.plate("items", n, dim=-1):
+        z = numpyro.sample("z", dist.Categorical(share))
+        with numpyro.plate("annotators", 5, dim=-2):
+            numpyro.sample("votes", dist.Categorical(beta[jnp.arange(5)[:, None], z]))
+
+
+def lines(n, *, dose):
+    """A mixture of two regressions, told apart by their priors."""
+    slope = numpyro.sample("slope", dist.Normal(jnp.array([-2.0, 3.0]), 0.5).to_event(1))
+    with numpyro.plate("rows", n):
+        z = numpyro.sample("z", dist.Bernoulli(0.3))
+        numpyro.sample("y", dist.Normal(slope[z] * dose, 0.5))
+
+
+COMPONENTS = bg.GenerativeProgram(of_components, classes=2, local="z")
+ENTANGLED = bg.GenerativeProgram(entangled, classes=2, local=("level", "marks", "count"))
+VOTES = bg.GenerativeProgram(votes, label=None, local="z")
+LABELLED_VOTES = bg.GenerativeProgram(votes, label="z", classes=3)
+LINES = bg.GenerativeProgram(lines, local=["z"])
+ATTRIBUTE_LINES = bg.GenerativeProgram(lines, label=None, local=["z"])
+
+LABELS = np.arange(ROWS) % 2
+VALUES = {name: RNG.normal(0, 2, ROWS) for name in ("x", "t", "w")}
+LATENTS = {"p": np.array([0.3, 0.7]), "share": np.array([0.2, 0.6]), "mean": RNG.normal(0, 2, (2, 2))}
+MISSING = {
+    name: np.where(np.arange(ROWS) % step == 0, np.nan, VALUES[name]) for name, step in [("x", 3), ("t", 5), ("w", 7)]
+}
+
+
+def components_table(latents, rows):
+    """log p(x, y = k, z = j), the cells that are NaN left out."""
+    share = np.stack([1 - latents["share"], latents["share"]], axis=1)
+    cells = [
+        scipy.stats.norm(latents["mean"], 1.3).logpdf(rows["x"][:, None, None]),
+        scipy.stats.t(4.0, latents["mean"], 2.0).logpdf(rows["t"][:, None, None]),
+        scipy.stats.norm(np.arange(2.0)[:, None], 1.0).logpdf(rows["w"][:, None, None]),
+    ]
+    return np.log(latents["p"])[:, None] + np.log(share) + sum(np.nan_to_num(cell) for cell in cells)
+
+
+@pytest.mark.parametrize("rows", [VALUES, MISSING], ids=["complete", "missing cells"])
+def test_a_class_may_be_a_mixture(rows):
+    joint = components_table(LATENTS, rows)
+    table = scipy.special.logsumexp(joint, axis=2)
+    close(COMPONENTS.log_joint(LATENTS, rows), table, rtol=1e-10)
+    unknown = np.where(np.arange(ROWS) < 5, None, LABELS)
+    known = np.where(np.arange(ROWS) < 5, scipy.special.logsumexp(table, axis=1), table[np.arange(ROWS), LABELS])
+    prior = COMPONENTS.log_density(LATENTS, rows, LABELS) - table[np.arange(ROWS), LABELS].sum()
+    close(COMPONENTS.log_density(LATENTS, rows, unknown), prior + known.sum(), rtol=1e-10)
+    fit = bg.fit(COMPONENTS, rows, unknown, method=bg.MAP(num_starts=2, starts={**LATENTS}))
+    joint = components_table(fit.parameters, rows)
+    table = scipy.special.logsumexp(joint, axis=2)
+    close(bg.predict(fit, rows, rule=bg.PlugIn()).probabilities, scipy.special.softmax(table, axis=1), atol=1e-10)
+    found = fit.local(rows, rule=bg.PlugIn())
+    close(found.probabilities[:, :, 0], scipy.special.softmax(joint, axis=2), atol=1e-10)
+    assert (found.paths[:, :, 0] == joint.argmax(2)).all() and found.classes.tolist() == [0, 1]
+
+
+def test_sites_that_depend_on_latents_of_the_row_alone_are_evaluated_by_row():
+    assert COMPONENTS.plan.rowwise == ("x", "t", "z") and [name for name, _ in COMPONENTS.plan.compressed] == ["w"]
+    assert dict(COMPONENTS.plan.reasons)["x"] == "it depends on the row's latent z"
+    assert COMPONENTS.class_axes == {"p": 0, "share": 0, "mean": 0}
+    assert ENTANGLED.of_covariates({}).plan.rowwise == ("x", "y", "level", "marks", "count")
+
+
+def entangled_table(latents, rows):
+    """log p(x, y = k, level, marks, count)."""
+    level, first, second, count = np.meshgrid(range(3), range(2), range(2), range(1, 6), indexing="ij")
+    log_b = np.log(np.stack([1 - latents["b"], latents["b"]], axis=-1))
+    prior = np.log(latents["a"])[level] + log_b[level, 0, first] + log_b[level, 1, second] - np.log(5)
+    logits = latents["slope"][level] * rows["dose"][:, None, None, None, None] + first
+    tables = []
+    for y in range(2):
+        mean = latents["slope"][count] + first + second + y
+        of_x = scipy.stats.norm(mean, 1.0).logpdf(rows["x"][:, None, None, None, None])
+        tables.append(prior + scipy.special.log_expit((2 * y - 1) * logits) + of_x)
+    return np.stack(tables, axis=1)
+
+
+def test_latents_may_depend_on_each_other_and_the_label_on_them():
+    latents = {"a": np.array([0.2, 0.3, 0.5]), "b": RNG.beta(2, 2, (3, 2)), "slope": RNG.normal(size=6)}
+    rows = {"x": VALUES["x"], "dose": VALUES["w"]}
+    joint = entangled_table(latents, rows)
+    table = scipy.special.logsumexp(joint, axis=(2, 3, 4, 5))
+    close(ENTANGLED.log_joint(latents, rows), table, rtol=1e-10)
+    close(ENTANGLED.log_joint(latents, {**rows, "x": rows["x"] * np.nan}), np.zeros((ROWS, 2)), atol=10)  # p(y) alone
+    fit = bg.fit(ENTANGLED, rows, LABELS, method=bg.MAP(num_starts=1, starts=latents))
+    shares = entangled_table(fit.parameters, rows)
+    shares = np.exp(shares - scipy.special.logsumexp(shares, axis=(2, 3, 4, 5), keepdims=True))
+    marks = fit.local(rows, rule=bg.PlugIn(), site="marks")
+    assert marks.probabilities.shape == (ROWS, 2, 2, 2) and (marks.lengths == 2).all()
+    close(marks.probabilities[:, :, 0], shares.sum((2, 4, 5)), atol=1e-9)
+    close(marks.probabilities[:, :, 1], shares.sum((2, 3, 5)), atol=1e-9)
+    count = fit.local(rows, rule=bg.PlugIn(), site="count")
+    close(count.probabilities[:, :, 0], shares.sum((2, 3, 4)), atol=1e-9)
+    best = shares.reshape(ROWS, 2, -1).argmax(2)
+    assert (count.paths[:, :, 0] == best % 5).all()
+    with pytest.raises(ModelError, match="several local latents: name one of them, site='level', 'marks', 'count'"):
+        fit.local(rows, rule=bg.PlugIn())
+    with pytest.raises(ModelError, match="site='x' is no local latent"):
+        fit.local(rows, rule=bg.PlugIn(), site="x")
+
+
+# --- annotators ---------------------------------------------------------------------------------------------------
+
+ITEMS = 29
+SIMULATED = VOTES.simulate(ITEMS, seed=1)
+CAST = {"votes": np.where(RNG.random((5, ITEMS)) < 0.2, np.nan, SIMULATED["votes"])}
+CONFUSION = 0.6 * np.eye(3) + 0.4 / 3
+ANNOTATORS = {"share": np.array([0.2, 0.3, 0.5]), "beta": np.broadcast_to(CONFUSION, (5, 3, 3))}
+
+
+def votes_table(latents, cast):
+    codes = np.nan_to_num(cast).astype(int)
+    of_votes = np.log(latents["beta"])[np.arange(5)[:, None], :, codes]
+    return np.log(latents["share"]) + np.where(np.isnan(cast)[..., None], 0.0, of_votes).sum(0)
+
+
+def test_annotators_with_missing_votes():
+    """The true class of an item is a label that no row has: the density and its posterior are the same."""
+    table = votes_table(ANNOTATORS, CAST["votes"])
+    close(VOTES.log_joint(ANNOTATORS, CAST)[:, 0], scipy.special.logsumexp(table, axis=1), rtol=1e-10)
+    close(LABELLED_VOTES.log_joint(ANNOTATORS, CAST), table, rtol=1e-10)
+    fit = bg.fit(VOTES, CAST, method=bg.MAP(num_starts=1, starts=ANNOTATORS))
+    of_mixture = bg.fit(bg.Mixture(LABELLED_VOTES, 3), CAST, method=bg.MAP(num_starts=1, starts=ANNOTATORS))
+    for name, values in fit.parameters.items():
+        close(of_mixture.parameters[name], values, atol=1e-5)
+    states = fit.local(CAST, rule=bg.PlugIn())
+    answer = bg.predict(of_mixture, CAST, rule=bg.PlugIn())
+    close(states.probabilities[:, 0], answer.probabilities, atol=1e-5)
+    close(states.log_marginal, bg.predict(fit, CAST, rule=bg.PlugIn()).log_marginal, atol=1e-12)
+    # a step of EM does not move the maximum: under flat priors, shares are mean responsibilities
+    shares = states.probabilities[:, 0]
+    close(fit.parameters["share"], shares.mean(0), atol=1e-5)
+    assert states.to_frame().shape == (ITEMS * 3, 4)
+
+
+def test_simulated_rows_hold_the_latents_which_are_not_read():
+    assert SIMULATED["z"].shape == (ITEMS,) and set(SIMULATED["z"]) == {0, 1, 2}
+    given = VOTES.simulate(3, seed=1, latents={**ANNOTATORS, "z": np.array([2, 0, 1])})
+    assert given["z"].tolist() == [2, 0, 1]
+    fit = bg.fit(COMPONENTS, VALUES, LABELS, method=bg.MAP(num_starts=1, starts=LATENTS))
+    again, rows = pickle.loads(pickle.dumps(fit)), fit.simulate(5, seed=1)
+    assert set(rows) == {"x", "t", "w", "z", "y"}
+    close(again.log_joint(rows), fit.log_joint({name: rows[name] for name in VALUES}), atol=1e-12)
+    assert again.program == COMPONENTS != bg.GenerativeProgram(of_components, classes=2)
+    with pytest.raises(DataError, match=r"not in the program \['z'\]"):
+        bg.fit(COMPONENTS, {**VALUES, "z": LABELS}, LABELS, method=bg.MAP())
+
+
+# --- averages over draws ------------------------------------------------------------------------------------------
+
+DOSE = np.linspace(-2, 2, ROWS)
+LINE_ROWS = {"dose": DOSE, "y": np.where(np.arange(ROWS) % 3 == 0, 3.0, -2.0) * DOSE + 0.5 * RNG.normal(size=ROWS)}
+
+
+def lines_table(slope):
+    """log p(y, z) of the draws of the two slopes."""
+    mean = slope[:, None] * DOSE[:, None]
+    return np.log([0.7, 0.3]) + scipy.stats.norm(mean, 0.5).logpdf(LINE_ROWS["y"][:, None])
+
+
+def test_a_regression_may_be_a_mixture_of_lines():
+    fit = bg.fit(LINES, {"dose": DOSE}, LINE_ROWS["y"], method=bg.NUTS(num_samples=150), seed=1)
+    slope = fit.parameters["slope"].reshape(-1, 2)
+    answer = bg.predict(fit, {"dose": DOSE}, rule=bg.BMA())
+    close(answer.mean, (0.7 * slope[:, 0] + 0.3 * slope[:, 1]).mean() * DOSE, atol=1e-3)
+    expected = scipy.special.logsumexp(lines_table(slope), axis=(0, 2)) - np.log(len(slope))
+    close(answer.log_density(LINE_ROWS["y"]), expected, atol=1e-3)
+
+
+def test_averages_of_latents_are_those_of_the_draws():
+    """BMA weighs draws by p(x | Q), ConditionalAverage does not."""
+    fit = bg.fit(ATTRIBUTE_LINES, LINE_ROWS, method=bg.NUTS(num_samples=150), seed=1)
+    table = lines_table(fit.parameters["slope"].reshape(-1, 2))
+    shares = scipy.special.softmax(table, axis=2)
+    weights = scipy.special.softmax(scipy.special.logsumexp(table, axis=2), axis=0)[..., None]
+    for rule, expected in [(bg.BMA(), (weights * shares).sum(0)), (bg.ConditionalAverage(), shares.mean(0))]:
+        found = fit.local(LINE_ROWS, rule=rule)
+        close(found.probabilities[:, 0], expected, atol=1e-9)
+        assert found.paths is None and found.reordered == 0.0 and (found.standard_error < 0.05).all()
+
+
+def test_values_that_draws_may_swap_are_put_in_one_order():
+    def swapped(n):
+        mean = numpyro.sample("mean", dist.Normal(0, 5).expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            z = numpyro.sample("z", dist.Bernoulli(0.5))
+            numpyro.sample("x", dist.Normal(mean[z], 1.0))
+
+    group = np.arange(ROWS) % 2
+    program = bg.GenerativeProgram(swapped, label=None, local="z")
+    fit = bg.fit(program, {"x": 8.0 * group + RNG.normal(size=ROWS)}, method=bg.NUTS(num_samples=100), seed=1)
+    found = fit.local({"x": 8.0 * group}, rule=bg.BMA())
+    assert len(set(found.most_probable[group == 0, 0])) == len(set(found.most_probable[group == 1, 0])) == 1
+    assert found.probabilities.max(-1).min() > 0.99
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+def of(latent, label=None, **options):
+    def function(n):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            z = numpyro.sample("z", latent())
+            numpyro.sample("x", dist.Normal(mean * jnp.reshape(z, (n, -1)).sum(1), 1.0))
+
+    return bg.GenerativeProgram(function, label=label, **{"local": "z", **options})
+
+
+REFUSED = {
+    "a continuous latent": (
+        lambda: of(lambda: dist.Normal(0, 1)),
+        "'z' is Normal, whose values are not whole numbers of a",
+    ),
+    "an infinite support": (lambda: of(lambda: dist.Poisson(2.0)), "'z' is Poisson, whose values are not"),
+    "too many values": (lambda: of(lambda: dist.Bernoulli(0.5).expand([11]).to_event(1)), r"2,048 joint values.*256"),
+    "no site": (lambda: of(lambda: dist.Bernoulli(0.5), local="q"), r"local= names 'q'.*'rows'.*\['z', 'x'\]"),
+    "a latent of all rows": (lambda: of(lambda: dist.Bernoulli(0.5), local="mean"), "local= names 'mean'"),
+    "the label": (
+        lambda: of(lambda: dist.Bernoulli(0.5), label="z", classes=2),
+        "local= names 'z'.*other than the label",
+    ),
+    "nothing else": (lambda: of(lambda: dist.Bernoulli(0.5), local=("z", "x")), "'x' is Normal"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_latents_that_cannot_be_summed_out_are_refused_by_name(name):
+    make, match = REFUSED[name]
+    with pytest.raises(ModelError, match=match):
+        make()
+
+
+def test_other_programs_have_no_local_latents():
+    fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0]], ["a", "a", "b"], method=bg.Exact())
+    with pytest.raises(ModelError, match="NaiveBayes has no discrete latents of its rows"):
+        fit.local([[1.0]], rule=bg.PlugIn())
