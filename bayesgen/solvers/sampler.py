@@ -262,18 +262,18 @@ def _advance_sets(
     chains: Chain,
     numbers: RandomNumbers,
     wanted: Int[Array, "S chains"],
+    adapts: Bool[Array, " S"],
     target: Any,
-    adapt: Any,
     most_steps: Any,
 ) -> tuple[Chain, Float[Array, "S chains draws D"], Float[Array, "S chains draws statistics"]]:
     """`_advance` for the chains of several densities: an axis of these first, in all arguments and results."""
     numbers = numbers._replace(log_uniforms=jnp.moveaxis(numbers.log_uniforms, 0, 1))
 
-    def of_set(density: LogDensity, *of_chains: Any) -> Any:
+    def of_set(density: LogDensity, adapt: Array, *of_chains: Any) -> Any:
         return jax.vmap(functools.partial(_moved, density, target, adapt))(*of_chains)
 
     def move(*of_chains: Any) -> Any:
-        return jax.vmap(of_set)(densities, *of_chains)
+        return jax.vmap(of_set)(densities, adapts, *of_chains)
 
     return _advanced(move, chains, numbers, wanted, most_steps)
 

@@ -1,13 +1,16 @@
-"""Draws from many log densities of one structure, whose modes and chains are searched and run together.
+"""Draws from many log densities of one structure, whose modes and chains are searched and run side by side.
 
 The coordinates of all are those that whiten the first density, whitened once more by each density's own curvature
-there. Chains of all densities take their leapfrog steps side by side, so that the overhead of a step is paid once for
-all of them. A density whose mode is not found so, or whose chains diverge or disagree, is left to `sample`.
+there. The chains of some densities take their leapfrog steps together, so that the overhead of a step is paid once for
+all of them; where a density has its draws, the next one takes its place. A density whose mode is not found so, whose
+trajectories are long, or whose chains diverge or disagree, is left to `sample`.
 """
 
+import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,12 +21,14 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, Pool, carrying, chunks, devices_in_use, divided, num_cores
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 
-from .attempts import CAREFUL, Settings, failure_of
+from .attempts import CAREFUL, LONG_TRAJECTORY, Settings, failure_of
 from .curvature import AffineMap, Whitened
 from .maximize import CONVERGED_DECREMENT, LAST_DECREMENT
 from .quasi_newton import LIGHT_OPTIMISATION, begin, climbed, unit_axes
 from .sampler import (
     LEAPFROGS_A_CALL,
+    STATISTICS,
+    Chain,
     RandomNumbers,
     Sample,
     advance_sets,
@@ -31,7 +36,6 @@ from .sampler import (
     draw_numbers,
     is_cpu,
     named_statistics,
-    run,
     start,
 )
 
@@ -54,19 +58,27 @@ def sample_together(
     """
     num_devices = len(devices_in_use())
     at_once = num_devices * (AT_ONCE_ON_CPU if is_cpu() else AT_ONCE_ON_GPU)
-    size = min(at_once, num_devices * math.ceil(len(keys) / num_devices))
-    groups = [np.arange(part.start, part.start + size).clip(max=len(keys) - 1) for part in chunks(len(keys), size)]
+    num_groups = num_cores() if num_devices == 1 and is_cpu() else 1
+    size = min(at_once, num_devices * math.ceil(len(keys) / (num_devices * num_groups)))
+    whitened, is_peak = _all_whitened(densities, near, len(keys), size)
+    waiting = iter(np.flatnonzero(is_peak).tolist())
+    found: dict[int, Sample | None] = {}
+    with Pool(num_groups) as pool:
+        runs = [_Runs(whitened, waiting, keys, settings, size) for _ in range(num_groups)]
+        runs[0].compile()  # here, as programs are traced in one thread
+        for made in pool.results(carrying(_Runs.finished), runs):
+            found |= made
+    return [found.get(index) for index in range(len(keys))]
 
-    def of_group(places: Any) -> list[Sample | None]:
-        some = divided(jax.tree.map(lambda leaf: np.asarray(leaf)[places], densities))
-        maps, is_peak = _whitened(some, near)
-        found = _sampled(Whitened(some, maps), [keys[place] for place in places], settings)
-        return [sample if good else None for sample, good in zip(found, np.asarray(is_peak), strict=True)]
 
-    parts = [of_group(groups[0])]  # alone, as programs are traced in one thread
-    with Pool(num_cores() if num_devices == 1 and is_cpu() else 1) as pool:
-        parts += pool.results(carrying(of_group), groups[1:])
-    return [sample for part in parts for sample in part][: len(keys)]
+def _all_whitened(densities: Any, near: AffineMap, number: int, size: int) -> tuple[Whitened, Bool[np.ndarray, " S"]]:
+    """The densities in coordinates that whiten them, `size` in a call, and which of them are at a peak."""
+    parts = []
+    for part in chunks(number, size):
+        places = np.arange(part.start, part.start + size).clip(max=number - 1)
+        parts.append(jax.tree.map(np.asarray, _whitened(divided(_at(densities, places)), near)))
+    maps, is_peak = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *parts)
+    return Whitened(densities, maps), is_peak
 
 
 @functools.partial(OwnedJit, compiler_options=LIGHT_OPTIMISATION)
@@ -90,32 +102,127 @@ def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[A
     return jax.vmap(of_density)(densities)
 
 
-def _sampled(densities: Whitened, keys: Sequence[PRNGKeyArray], settings: Settings) -> Iterator[Sample | None]:
-    """Draws by NUTS from whitened densities; each has a step size of its own, found in a warm-up."""
-    randoms = [np.random.default_rng(np.asarray(jax.random.key_data(key))) for key in keys]
-    num_chains, dimension = settings.num_chains, densities.whitening.center.shape[-1]
+def _at(values: Any, places: Any) -> Any:
+    """The values of some densities, from arrays with an axis of all densities first."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[places], values)
 
-    def numbers() -> RandomNumbers:
-        each = [draw_numbers(random, num_chains, dimension) for random in randoms]
-        return RandomNumbers(*map(np.stack, zip(*each, strict=True)))
 
-    def run_all(num_draws: int, adapt: bool, chains: Any) -> Any:
-        def advance(*state: Any) -> Any:
-            return advance_sets(densities, *map(divided, state), settings.target, adapt, LEAPFROGS_A_CALL)
+class _Run:
+    """The chains of one density between two calls: its warm-up, then its draws.
 
-        return run(advance, num_draws, chains, numbers, lambda _: None)
+    Attributes:
+        chains: their states.
+        left: draws that each has still to make.
+        is_warm: whether the step size has been found, one for all chains.
+    """
 
-    begun = [start(dimension, random, num_chains) for random in randoms]
-    warm, _, _ = run_all(settings.num_warmup or 150, True, jax.tree.map(lambda *leaves: np.stack(leaves), *begun))
-    guess = np.exp(np.asarray(warm.averages)[..., 0].mean(1, keepdims=True))
-    _, draws, stats = run_all(settings.num_samples, False, at_step_size(warm, guess))
-    for of_density, point, values in zip(draws, np.asarray(_points(densities.whitening, draws)), stats, strict=True):
-        statistics = named_statistics(values)
-        wants_care = settings.target < CAREFUL and statistics["diverging"].any()
-        is_good = not wants_care and failure_of(of_density, statistics, False) is None
-        yield (point, statistics) if is_good else None
+    def __init__(self, key: PRNGKeyArray, settings: Settings, dimension: int) -> None:
+        self._random, self._settings = np.random.default_rng(np.asarray(jax.random.key_data(key))), settings
+        self._num_warmup, self._dimension, self.is_warm = settings.num_warmup or 150, dimension, False
+        self.chains = start(dimension, self._random, settings.num_chains)
+        self._begin(self._num_warmup)
+
+    def _begin(self, num_draws: int) -> None:
+        self.left = np.full(self._settings.num_chains, num_draws, np.int32)
+        self._draws = np.empty((len(self.left), num_draws, self._dimension))
+        self._stats = np.empty((len(self.left), num_draws, len(STATISTICS)))
+
+    def numbers(self) -> RandomNumbers:
+        """Random numbers for one call."""
+        return draw_numbers(self._random, len(self.left), self._dimension)
+
+    def take(
+        self, chains: Chain, draws: Float[np.ndarray, "chains m D"], stats: Float[np.ndarray, "chains m s"]
+    ) -> None:
+        """Keep what a call has made."""
+        made = self._draws.shape[1] - self.left
+        for chain, (first, count) in enumerate(zip(made, chains.num_draws, strict=True)):
+            self._draws[chain, first : first + count] = draws[chain, :count]
+            self._stats[chain, first : first + count] = stats[chain, :count]
+        self.chains, self.left = chains, self.left - chains.num_draws
+        if not self.is_warm and not self.left.any():
+            self.is_warm = True
+            self.chains = at_step_size(chains, np.exp(chains.averages[:, 0].mean()))
+            self._begin(self._settings.num_samples)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its warm-up takes more steps than that of a whitened density."""
+        made = self._draws.shape[1] - self.left
+        taken = sum(stats[:count, 0].sum() for stats, count in zip(self._stats, made, strict=True))
+        return not self.is_warm and taken > LONG_TRAJECTORY * self._num_warmup * len(made)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has its draws, or will not have them."""
+        return self.is_given_up or (self.is_warm and not self.left.any())
+
+    def sample(self) -> Sample | None:
+        """Its draws in whitened coordinates, if they are good, and their statistics."""
+        if self.is_given_up:
+            return None
+        statistics = named_statistics(self._stats)
+        wants_care = self._settings.target < CAREFUL and statistics["diverging"].any()
+        return None if wants_care or failure_of(self._draws, statistics, False) else (self._draws, statistics)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Runs:
+    """Places for the chains of some densities, which are run together.
+
+    Attributes:
+        densities: all densities, whitened, as NumPy arrays.
+        waiting: the next densities, shared by all threads.
+        keys: a JAX key of each density.
+        settings: of the sampler.
+        size: number of places.
+    """
+
+    densities: Whitened
+    waiting: Iterator[int]
+    keys: Sequence[PRNGKeyArray]
+    settings: Settings
+    size: int
+
+    def compile(self) -> None:
+        """Compile a call, by one without any draws."""
+        self._advance({0: self._begun(0)}, num_wanting=0)
+
+    def finished(self) -> dict[int, Sample | None]:
+        """Index of each density that came here -> its draws and statistics."""
+        running: dict[int, _Run] = {}
+        found: dict[int, Sample | None] = {}
+        while True:
+            running |= {index: self._begun(index) for index in itertools.islice(self.waiting, self.size - len(running))}
+            if not running:
+                return found
+            self._advance(running)
+            for index in [index for index, run in running.items() if run.is_over]:
+                sample = running.pop(index).sample()
+                whitening = _at(self.densities.whitening, index)
+                found[index] = sample and (np.asarray(_points(whitening, sample[0])), sample[1])
+
+    def _begun(self, index: int) -> _Run:
+        return _Run(self.keys[index], self.settings, self.densities.whitening.center.shape[-1])
+
+    def _advance(self, running: Mapping[int, _Run], num_wanting: int | None = None) -> None:
+        """Take the next steps of chains, in one call. Places that are free repeat the first chains, without draws."""
+        indices, numbers = list(running), {index: run.numbers() for index, run in running.items()}
+        places = indices + indices[:1] * (self.size - len(indices))
+        left = np.stack([running[index].left for index in places])
+        left[len(indices) if num_wanting is None else num_wanting :] = 0
+        adapts = np.array([not running[index].is_warm for index in places])
+        densities = _at(self.densities, places)
+        chains, random = (
+            jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+            for each in ([running[index].chains for index in places], [numbers[index] for index in places])
+        )
+        state = map(divided, (densities, chains, random, left, adapts))
+        chains, draws, stats = jax.tree.map(np.asarray, advance_sets(*state, self.settings.target, LEAPFROGS_A_CALL))
+        for place, index in enumerate(indices):
+            running[index].take(_at(chains, place), draws[place], stats[place])
 
 
 @jax.jit
-def _points(maps: AffineMap, draws: Float[Array, "S chains draws D"]) -> Float[Array, "S chains draws D"]:
-    return jax.vmap(lambda whitening, of_set: jax.vmap(jax.vmap(whitening))(of_set))(maps, draws)
+def _points(whitening: AffineMap, draws: Float[Array, "chains draws D"]) -> Float[Array, "chains draws D"]:
+    return jax.vmap(jax.vmap(whitening))(draws)
