@@ -314,8 +314,7 @@ class RowAxis:
 
     Attributes:
         axis: negative.
-        plate: the plate that it belongs to; None where the model has none.
-        leads: whether it is the first axis of each site, of however many.
+        plate: the plate that it belongs to; None where the model has none, and it is the first axis of each site.
     """
 
     axis: int
@@ -379,7 +378,7 @@ def _assignments(options: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, A
 
 def _resized(value: Any, axis: int | None, size: int) -> Any:
     """The shape of an array, or a whole number, with another number of rows."""
-    if isinstance(value, int):
+    if np.ndim(value) == 0:
         return value if axis is None else size
     shape = list(value.shape)
     if axis is not None:
@@ -388,22 +387,21 @@ def _resized(value: Any, axis: int | None, size: int) -> Any:
 
 
 class Study:
-    """A model that is run with the arguments that it is given, and with one row more, to see what follows the rows."""
+    """What a model's arguments are, seen by running it with them, with a row more, and with a row changed."""
 
     def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
         texts = {name: Text.of(name, value) for name, value in leaves.items() if _is_text(value)}
         self.categories = {name: text.categories for name, text in texts.items()}
         self.call, self.leaves = call, {**leaves, **{name: text.codes for name, text in texts.items()}}
-        values = {n: np.asarray(v) for n, v in self.leaves.items() if isinstance(v, np.ndarray | jax.Array) and v.ndim}
-        self.arrays = {
-            n: v if v.dtype.kind in "iub" else v.astype(float) for n, v in values.items() if v.dtype.kind in "iubf"
-        }
-        self.readings = {name: Reading(value) for name, value in self.arrays.items()}
-        self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
+        self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
         check_statements(self.trace)
         self._check_observed()
         self.rows = _row_axis(self.observed, rows)
         self.size = self.rows.size(next(iter(self.observed.values())))
+        arrays = {name: np.asarray(value) for name, value in self.leaves.items() if _is_array(value)}
+        self.arrays = {name: _number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
+        self.readings = {name: Reading(value) for name, value in self.arrays.items()}
+        self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
         self.sources = found.sources("numbers", {name: name for name in self.arrays})
         self.axes, other = self._axes()
         self._check_latents(other)
@@ -537,6 +535,16 @@ def _all_of(sources: Any) -> frozenset[str]:
     return frozenset().union(*jax.tree.leaves(sources))
 
 
+def _is_array(value: Any) -> bool:
+    """Whether an argument is an array of numbers that may have an axis of rows."""
+    return isinstance(value, np.ndarray | jax.Array) and value.ndim > 0 and value.dtype.kind in "iubf"
+
+
+def _number(values: np.ndarray) -> np.ndarray:
+    """An array of real numbers in float64; others as they are."""
+    return values.astype(float) if values.dtype.kind == "f" else values
+
+
 def _rows(value: np.ndarray, axis: int | None, rows: Any) -> np.ndarray:
     return value if axis is None else np.take(value, rows, axis)
 
@@ -614,7 +622,7 @@ class AsWritten:
         if all(leaf.name is not None for leaf in parts.values()):
             return {}
         fixed = {name: None if isinstance(leaf, Rows) else leaf.at(size, {}) for name, leaf in self.leaves}
-        arrays = {n: v if v.dtype.kind in "iub" else v.astype(float) for n, v in rows.items()}
+        arrays = {name: _number(values) for name, values in rows.items()}
         readings = {name: leaf._reading for name, leaf in parts.items() if leaf._reading is not None}
         moved = {name: np.moveaxis(value, 0, parts[name].axis) for name, value in arrays.items()}
         _, observed, found = self.call.traced(fixed, moved, readings)
