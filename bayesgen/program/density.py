@@ -18,7 +18,7 @@ from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
 from bayesgen.statistics import SufficientStatistics, is_traced
 from bayesgen.typing import Array, Float, Int
 
-from .evaluation import Evaluation, class_table, evaluate_classes, unconstrain
+from .evaluation import Evaluation, class_table, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .structure import Arrays, Program, Structure
 
@@ -108,8 +108,15 @@ def _numbers(data: Any) -> int:
 
 def _of_labelled(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
     """Log-likelihood of the sites without statistics, in rows with labels."""
-    table = class_table(program, latents, rows, program.plan.rowwise)
-    return _weighted(rows, jnp.take_along_axis(table, rows.codes[:, None], axis=1)[:, 0])
+    names, of_label = program.plan.rowwise, jnp.zeros(())
+    if program.label in names and not program.local:  # of the labels alone, in one run for all rows
+        names = tuple(name for name in names if name != program.label)
+        evaluation = evaluate(program, latents, rows.codes, rows.values, rows.covariates, observed=rows.observed)
+        of_label = jnp.asarray(evaluation.label_log_probs)
+    if not names:
+        return _weighted(rows, of_label)
+    table = class_table(program, latents, rows, names)
+    return _weighted(rows, of_label + jnp.take_along_axis(table, rows.codes[:, None], axis=1)[:, 0])
 
 
 def _weighted(rows: Rows, of_rows: Float[Array, " n"]) -> Float[Array, ""]:

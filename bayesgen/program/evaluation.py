@@ -407,12 +407,23 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
     depend on latents alone (a Cholesky factor, say) are computed for the copies and not once a row.
     """
     shape = program.num_classes, program.structure.num_joint_values
+    label = program.label if program.label in names and not program.local else None
+    others = [name for name in names if name != label]
     codes, joint = (index.ravel() for index in np.indices(shape))
     local = {name: values[joint] for name, values in program.structure.joint_values().items()}
 
-    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, "K J"]:
+    def at(row: tuple[Arrays, Arrays, Arrays], codes: Int[np.ndarray, " copies"], local: Arrays) -> Evaluation:
         values, given, masks = jax.tree.map(lambda cell: jnp.broadcast_to(cell, (len(codes), *jnp.shape(cell))), row)
-        evaluation = evaluate(program, latents, jnp.asarray(codes), {**values, **local}, given, observed=masks)
-        return sum(evaluation.row_log_probs(names).values(), start=jnp.zeros(len(codes))).reshape(shape)
+        return evaluate(program, latents, jnp.asarray(codes), {**values, **local}, given, observed=masks)
+
+    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, "K J"]:
+        total = jnp.zeros(len(codes))
+        if label is not None:  # its distribution is that of all classes: one copy of the row has it
+            message = at(row, codes[:1], {}).label
+            assert message is not None
+            total += log_prob({**message, "value": program.structure.label_values(codes)}).reshape(-1)
+        if others:
+            total += sum(at(row, codes, local).row_log_probs(others).values())
+        return total.reshape(shape)
 
     return jax.vmap(of_row)((rows.values, rows.covariates, rows.observed))
