@@ -32,6 +32,7 @@ from .conventions import (
     Trace,
     base_support,
     check_statements,
+    in_plate,
     is_drawn,
     is_factor,
     is_sample,
@@ -230,15 +231,18 @@ class Observations(Messenger):
     Args:
         are_drawn: whether the sites are drawn then, so that their values do not enter what depends on them.
         plate: of the rows, where the model has none.
+        local: the latents of each row.
     """
 
-    def __init__(self, are_drawn: bool = True, plate: numpyro.plate | None = None) -> None:
+    def __init__(self, are_drawn: bool = True, plate: numpyro.plate | None = None, local: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self.are_drawn, self.plate = are_drawn, plate
+        self.are_drawn, self.plate, self.local = are_drawn, plate, local
         self.values: dict[str, Any] = {}
 
     def process_message(self, msg: Message) -> None:
         """Note the value of an observed site."""
+        if msg["name"] in self.local and self.plate is not None:
+            self.plate.process_message(msg)
         if not is_sample(msg) or not msg["is_observed"] or is_factor(msg):
             return
         self.values[msg["name"]] = value = jnp.asarray(msg["value"])
@@ -403,6 +407,7 @@ class Study:
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
         self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
         self.sources = found.sources("numbers", {name: name for name in self.arrays})
+        self.local: list[str] = []  # discrete latents of the rows
         self.axes, other = self._axes()
         self._check_latents(other)
         self._check_sources()
@@ -463,12 +468,20 @@ class Study:
                     f"The factor {name!r} has a value for each row: sample what it scores at a site with obs=, from a "
                     "distribution with this log density."
                 )
-            if is_drawn(message) and jnp.shape(message["value"]) != jnp.shape(larger[name]["value"]):
+            if not is_drawn(message) or jnp.shape(message["value"]) == jnp.shape(larger[name]["value"]):
+                continue
+            if not message["fn"].support.is_discrete:
                 raise ModelError(
-                    f"The site {name!r} is a latent of each row, {jnp.shape(message['value'])}: sum it out (a mixture, "
-                    "or a distribution of the observed value alone). A random walk or a Gaussian process over all rows "
-                    "is one row of a data-free program, GenerativeProgram(function)."
+                    f"The site {name!r} is a continuous latent of each row, {jnp.shape(message['value'])}: integrate "
+                    "it out, by a distribution of the observed value alone. A random walk or a Gaussian process over "
+                    "all rows is one row of a data-free program, GenerativeProgram(function)."
                 )
+            if self.rows.plate is not None and not in_plate(message, self.rows.plate):
+                raise ModelError(
+                    f"The site {name!r} is a latent of each row, and it is not in their plate {self.rows.plate!r}: "
+                    "sample it there."
+                )
+            self.local.append(name)
 
     @property
     def feeding(self) -> frozenset[str]:
@@ -569,12 +582,14 @@ class AsWritten:
         leaves: its arguments by name.
         rows: the axis of the rows.
         plate: name of the plate of the rows.
+        local: names of the discrete latents of each row.
     """
 
     call: Call
     leaves: tuple[tuple[str, Leaf], ...]
     rows: RowAxis
     plate: str
+    local: tuple[str, ...]
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -587,7 +602,7 @@ class AsWritten:
 
     def __call__(self, size: int, /, **covariates: Array) -> object:
         plate = numpyro.plate(self.plate, size, dim=self.rows.axis) if self.rows.plate is None else None
-        with Observations(plate=plate):
+        with Observations(plate=plate, local=self.local):
             return self.call({name: leaf.at(size, covariates) for name, leaf in self.leaves})
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -662,7 +677,7 @@ def as_written(
         )
     leaves = tuple((name, study.leaf(name)) for name in given)
     plate = study.rows.plate or next(n for n in ("rows", "rows of data", "all rows") if n not in study.trace)
-    function = AsWritten(call, leaves, study.rows, plate)
+    function = AsWritten(call, leaves, study.rows, plate, tuple(study.local))
     if clashing := sorted(set(function.covariates) & set(study.observed)):
         raise ModelError(
             f"The argument {clashing[0]!r} has the name of an observed site: give one of them another name."

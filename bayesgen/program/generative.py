@@ -179,7 +179,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
         The model is run with its arguments, as `numpyro.infer.MCMC.run` runs it, and with one row more. The values of
         its observed sites are attributes (or the label), arrays with an axis of rows that are not observed are
-        covariates, whole numbers that count the rows are n, and all other arguments are constants.
+        covariates, whole numbers that count the rows are n, and all other arguments are constants. Discrete latents of
+        each row are summed out.
 
         Args:
             model: any NumPyro model with `obs=`.
@@ -210,7 +211,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             written = as_written(model, args, kwargs, rows, label)
         stated = classes if classes is not None or label is None else written.num_classes.get(label)
-        return cls(written.function, label=label, classes=stated).of_covariates(written.columns)
+        program = cls(written.function, label=label, classes=stated, local=written.function.local)
+        return program.of_covariates(written.columns)
 
     def read(self, *args: Any, **kwargs: Any) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
         """Rows and labels, as `fit` and `predict` take them, of the arguments of the model that `from_model` was given.
