@@ -33,6 +33,7 @@ ROOMS = (
     "sampling",
     "many",
     "left_out",
+    "as_written",
     "gpu",
 )
 

@@ -1,0 +1,94 @@
+"""NumPyro models as they are written: smallest bulk effective sample size a second, against NumPyro's own NUTS.
+
+The models and data are those of `tests/program/written.py`; four chains. NumPyro's run is jitted once, as a call of
+`MCMC.run` compiles anew; its chains are vectorised, its warm-up and masses are its defaults, and it runs in double
+precision, as ours does.
+"""
+
+import functools
+import math
+import time
+
+import jax
+import numpy as np
+import numpyro.infer
+
+import bayesgen as bg
+from bayesgen.statistics import bulk_sizes
+from tests.program.written import TABLE
+
+from .measure import REPEATS, Higher, Row, rounds, seconds
+
+NUM_CHAINS, NUM_DRAWS, NUM_WARMUP = 4, 1000, 1000
+QUICK = ("linear", "logistic")
+
+
+def measures(quick):
+    """A line for each model: rates of draws, and first calls."""
+    for name in QUICK if quick else TABLE:
+        yield functools.partial(rates, name, 2 if quick else REPEATS)
+    for name in QUICK:
+        yield functools.partial(first_calls, name)
+
+
+def rates(name, repeats):
+    """Effective draws a second, ours and NumPyro's, in turn."""
+    ours, peer = fitted(name), sampled(name)
+    ours(99), peer(99)
+    pairs = rounds(lambda seed: (rate(ours, seed), rate(peer, seed)), repeats)
+    work = f"{name} as it is written, smallest bulk ESS/s, {NUM_CHAINS} x {NUM_DRAWS:,} draws, warm"
+    return Row(work, Higher(0.8), *zip(*pairs, strict=True), "ESS/s", "NumPyro's NUTS, jitted once")
+
+
+def first_calls(name):
+    """The seconds from the model to the first draws, compiling."""
+    jax.clear_caches()
+    ours = seconds(lambda: fitted(name)(0))
+    jax.clear_caches()
+    peer = seconds(lambda: sampled(name)(0))
+    return Row(f"{name} as it is written, first call", Higher(0.5), [1 / ours], [1 / peer], "1/s", "NumPyro's NUTS")
+
+
+def fitted(name):
+    """Seed -> the draws of latents by a fit."""
+    case = TABLE[name]
+    program = bg.GenerativeProgram.from_model(case.model, *case.args, label=case.label)
+    rows, labels = program.read(*case.args)
+    method = bg.NUTS(num_chains=NUM_CHAINS, num_samples=NUM_DRAWS)
+    return lambda seed: bg.fit(program, rows, labels, method=method, seed=seed, progress=False).posterior.latents
+
+
+def sampled(name):
+    """Seed -> the draws of latents by NumPyro."""
+    case = TABLE[name]
+    latents = bg.GenerativeProgram.from_model(case.model, *case.args, label=case.label).latents
+
+    @jax.jit
+    def chains(key):
+        kernel = numpyro.infer.NUTS(case.model)
+        mcmc = numpyro.infer.MCMC(
+            kernel,
+            num_warmup=NUM_WARMUP,
+            num_samples=NUM_DRAWS,
+            num_chains=NUM_CHAINS,
+            chain_method="vectorized",
+            progress_bar=False,
+        )
+        mcmc.run(key, *case.args)
+        return {name: values for name, values in mcmc.get_samples(group_by_chain=True).items() if name in latents}
+
+    def draws(seed):
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, chains(jax.random.key(seed)))
+
+    return draws
+
+
+def rate(sample, seed):
+    """The smallest bulk effective sample size of any number, a second."""
+    start = time.perf_counter()
+    values = sample(seed)
+    took = time.perf_counter() - start
+    flat = np.concatenate([v.reshape(*v.shape[:2], math.prod(v.shape[2:])) for v in values.values()], axis=2)
+    entries = np.moveaxis(flat, 2, 0)
+    return float(bulk_sizes(entries[np.ptp(entries, axis=(1, 2)) > 0]).min()) / took
