@@ -334,7 +334,7 @@ def target_of(prediction: Any, y: Values | None, y_test: Values, num_rows: int) 
     if y_test is None:
         return DensityTarget()
     if isinstance(prediction, ContinuousPrediction):
-        return ContinuousTarget.of(y_test, num_rows)
+        return ContinuousTarget.of(y_test, num_rows, of_counts=prediction.outcomes.spacing > 0)
     return ClassTarget.of(np.asarray(prediction.classes), y, y_test, num_rows)
 
 

@@ -261,7 +261,7 @@ COVERAGES, WIDTHS = zip(*map(_interval_metrics, LEVELS), strict=True)
 
 @by_content
 class ContinuousTarget(Target[ContinuousPrediction]):
-    """Test rows with a continuous response.
+    """Test rows with a response that is a number or a count.
 
     A row that is impossible for the model has a density of NaN. A model must not gain by refusing to answer, so such a
     row has the worst scores: log score −∞, squared error and CRPS +∞, and an infinite interval that is missed.
@@ -292,11 +292,12 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     gap = "  "
 
     @classmethod
-    def of(cls, y_test: Values, num_rows: int) -> "ContinuousTarget":
+    def of(cls, y_test: Values, num_rows: int, *, of_counts: bool = False) -> "ContinuousTarget":
         """The response of each test row.
 
         Raises:
-            DataError: a value that is missing or not a finite number; another number of responses than of rows.
+            DataError: a value that is missing, not a finite number, or not whole where counts are predicted; another
+                number of responses than of rows.
         """
         values = response_values(as_array(y_test, "y_test"), "y_test")
         if values.shape != (num_rows,):
@@ -306,6 +307,13 @@ class ContinuousTarget(Target[ContinuousPrediction]):
             raise DataError(
                 f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
                 "predictions are scored against known values."
+            )
+        broken = (values != np.floor(values)) & of_counts
+        if broken.any():
+            row = int(np.argmax(broken))
+            raise DataError(
+                f"y_test has {broken.sum()} values that are no whole numbers (the first is {values[row]:g} at row "
+                f"{row}), and counts are predicted. Correct them."
             )
         return cls(values)
 
@@ -321,8 +329,8 @@ class ContinuousTarget(Target[ContinuousPrediction]):
 
         `log_score`, log p(y | x), higher is better; `squared_error` of the mean and `crps`, the continuous ranked
         probability score in the units of y, lower is better; `pit`, the probability of a value up to y, which is
-        uniform over rows where forecasts are calibrated (Dawid 1984); `lower_95`, `upper_95` and so on, the ends of
-        central intervals.
+        uniform over rows where forecasts are calibrated (Dawid 1984; of counts it is randomised); `lower_95`,
+        `upper_95` and so on, the ends of central intervals.
         """
         log_density = prediction.log_density(self.values)
         impossible = np.isnan(log_density)
@@ -330,7 +338,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
             "log_score": np.where(impossible, -np.inf, log_density),
             "squared_error": np.where(impossible, np.inf, (self.values - prediction.mean) ** 2),
             "crps": np.where(impossible, np.inf, prediction.crps(self.values)),
-            "pit": prediction.cdf(self.values),
+            "pit": prediction.pit(self.values),
             "impossible": impossible,
         }
         for level in LEVELS:

@@ -164,7 +164,7 @@ def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n
 
 @by_content
 class ContinuousPrediction:
-    """The distribution of the continuous label y of n new rows.
+    """The distribution of the label y of n new rows, where it is a number or a count.
 
     Attributes:
         outcomes: p(y | x) of each row.
@@ -215,7 +215,7 @@ class ContinuousPrediction:
         return np.asarray(self.outcomes.std)
 
     def quantile(self, q: ArrayLike) -> Float[np.ndarray, "n ..."]:
-        """Quantiles of each row.
+        """Quantiles of each row; of counts the smallest whose probability of as many or fewer reaches q.
 
         Args:
             q: a probability in (0, 1), or (m,) of them.
@@ -242,15 +242,18 @@ class ContinuousPrediction:
         return np.asarray(self.outcomes.cdf(self._values(y)))
 
     def log_density(self, y: ArrayLike) -> Float[np.ndarray, "... n"]:
-        """log p(y | x_i) for y one number, one value for each row (n,), or several values for each row (m, n)."""
+        """log p(y | x_i) for y one number, one value for each row (n,), or several values for each row (m, n).
+
+        It is the log probability of a count.
+        """
         return np.asarray(self.outcomes.log_density(self._values(y)))
 
     def crps(self, y: ArrayLike) -> Float[np.ndarray, " n"]:
         """The continuous ranked probability score of the observed y, in its units: the smaller the better.
 
-        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8. y
-        is one number, or one value for each row (n,). The score is infinite where y is infinite, and NaN where y is
-        NaN.
+        ∫ (F(u) − 1[u ≥ y])² du, a proper score (Gneiting & Raftery 2007, eq. 20), to a relative error of about 1e-8;
+        for counts the sum over whole numbers u. y is one number, or one value for each row (n,). The score is infinite
+        where y is infinite, and NaN where y is NaN.
         """
         values = self._values(y)
         if values.ndim > 1:
@@ -259,6 +262,16 @@ class ContinuousPrediction:
         is_finite = np.isfinite(values)
         scores = np.asarray(self.outcomes.crps(np.where(is_finite, values, 0.0)))
         return scores + np.where(is_finite, 0.0, np.abs(values))
+
+    def pit(self, y: ArrayLike, *, seed: Seed = 0) -> Float[np.ndarray, "... n"]:
+        """The probability integral transform P(y_i <= y | x_i), uniform over rows where forecasts are calibrated.
+
+        That of a count is drawn uniformly between P(y_i < y | x_i) and P(y_i <= y | x_i) (Czado, Gneiting & Held 2009,
+        section 2).
+        """
+        upto, spacing = self.cdf(y), self.outcomes.spacing
+        below = self.cdf(self._values(y) - spacing) if spacing else upto
+        return below + (upto - below) * generator(as_key(seed)).random(upto.shape)
 
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""

@@ -1,4 +1,4 @@
-"""p(y | x) of a continuous label: by one process, with parameters integrated out, or averaged over draws."""
+"""p(y | x) of a label that is a number: by one process, with parameters integrated out, or averaged over draws."""
 
 import abc
 import functools
@@ -20,6 +20,8 @@ from bayesgen.predictives import (
     MixturePredictive,
     NormalPredictive,
     PredictiveDistribution,
+    Support,
+    WholeNumbers,
     deferred,
 )
 from bayesgen.program import Response, log_joint_draws
@@ -42,14 +44,14 @@ NormalAndLog: TypeAlias = tuple[NormalPredictive, Float[np.ndarray, "..."]]
 """Normal distributions, and logs of the integrals of the joints that are proportional to them."""
 
 
-def as_normal(log_joint: LogFunction, num_rows: int, line: Line) -> NormalAndLog | None:
+def as_normal(log_joint: LogFunction, num_rows: int, support: Support) -> NormalAndLog | None:
     """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
 
     They are evaluated about the center of the training values, and again about the mode found, until it converges.
     """
-    if not line.is_real:
+    if support.real_scale is None:
         return None
-    center, unit, tolerance = np.full(num_rows, line.center), np.full(num_rows, line.scale), ROUGHLY
+    center, unit, tolerance = *(np.full(num_rows, number) for number in support.real_scale), ROUGHLY
     for _ in range(8):
         found = parabolas(log_joint, center, unit, tolerance)
         if found is None:
@@ -121,7 +123,7 @@ class Processes(abc.ABC):
         """p(y | x, Q) of each process; None without a closed form."""
 
     @abc.abstractmethod
-    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
+    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
         """Normal p(y | x, Q) and log p(x | Q) of each process; None where some log joint is no parabola."""
 
     @abc.abstractmethod
@@ -129,7 +131,7 @@ class Processes(abc.ABC):
         """The prediction by distributions that a function finds; None where it finds none."""
 
     @abc.abstractmethod
-    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
         """The prediction by log joints alone, normalised by quadrature."""
 
     @property
@@ -157,16 +159,17 @@ class Processes(abc.ABC):
 
     def answer(self, rows: Rows) -> ContinuousPrediction:
         """The prediction of rows, chunk by chunk; those of draws, and large grids, are made anew for each question."""
-        return joined([self._answer(part) for part in _parts(rows, self.rows_at_once)])
+        return joined([self._answer(rows.take(part)) for part in _parts(rows.num_rows, self.rows_at_once)])
 
     def _answer(self, rows: Rows) -> ContinuousPrediction:
         in_closed_form = self.prediction(functools.partial(Processes.in_closed_form, self, rows))
         if in_closed_form is not None:
             return in_closed_form
-        line, answers = line_of(self.fit, rows), []
-        for part in _parts(rows, GRID_ROWS):
-            normal = self.prediction(functools.partial(Processes.as_normals, self, part, line))
-            answers.append(self.on_grid(part, line) if normal is None else normal)
+        whole, answers = support_of(self.fit, rows), []
+        for part in _parts(rows.num_rows, GRID_ROWS):
+            some, support = rows.take(part), whole.take(part)
+            normal = self.prediction(functools.partial(Processes.as_normals, self, some, support))
+            answers.append(self.on_grid(some, support) if normal is None else normal)
         return joined(answers)
 
     def in_closed_form(self, rows: Rows) -> ByProcess | None:
@@ -179,9 +182,9 @@ class Processes(abc.ABC):
         center = np.atleast_2d(components.quantile(0.5)).mean(0)
         return components, self.log_joints(self.response.put(rows, center)) - components.log_density(center)
 
-    def as_normals(self, rows: Rows, line: Line) -> ByProcess | None:
+    def as_normals(self, rows: Rows, support: Support) -> ByProcess | None:
         """Normal p(y | x, Q), and log p(x | Q)."""
-        found = self.of_parabolas(rows, line) if rows.num_rows else None
+        found = self.of_parabolas(rows, support) if rows.num_rows else None
         return None if found is None else (found[0], self.if_modelled(rows, found[1]))
 
     def if_modelled(self, rows: Rows, log_marginals: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "S n"] | None:
@@ -197,9 +200,9 @@ class Processes(abc.ABC):
         return self.log_joints(self.response.put(rows.take(places), values))[:, : len(places) - more]
 
 
-def _parts(rows: Rows, size: int) -> list[Rows]:
+def _parts(num_rows: int, size: int) -> list[slice]:
     """Successive rows, at least one part."""
-    return [rows.take(part) for part in chunks(rows.num_rows, size) or [slice(0, 0)]]
+    return chunks(num_rows, size) or [slice(0, 0)]
 
 
 @by_content
@@ -229,13 +232,13 @@ class LogMeanJoint:
             logs.append(joints[0] if len(joints) == 1 else scipy.special.logsumexp(joints, axis=0))
         return np.concatenate(logs) - np.log(self.processes.num_processes)
 
-    def grid(self, line: Line) -> GridPredictive:
+    def grid(self, support: Support) -> GridPredictive:
         """Its normalised density."""
-        return GridPredictive.of(self, self.rows.num_rows, line)
+        return GridPredictive.of(self, self.rows.num_rows, support)
 
     def kept(self, grid: GridPredictive) -> PredictiveDistribution:
         """The grid, or where there may be many of them one that is made again for each question."""
-        again = functools.partial(LogMeanJoint.grid, self, grid.line)
+        again = functools.partial(LogMeanJoint.grid, self, grid.support)
         return grid if self.rows.num_rows < GRID_ROWS else deferred(again, grid)
 
 
@@ -264,16 +267,16 @@ class OneProcess(Processes):
         assert isinstance(self.fit.posterior, ProcessPosterior)
         return self.fit.posterior.predictive_of_response(closed, rows, self.at)
 
-    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
-        return as_normal(LogMeanJoint.weighted(self, rows), rows.num_rows, line)
+    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
+        return as_normal(LogMeanJoint.weighted(self, rows), rows.num_rows, support)
 
     def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
         found = find()
         return None if found is None else ContinuousPrediction(found[0], None if found[1] is None else found[1][0])
 
-    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
         joint = LogMeanJoint.weighted(self, rows)
-        grid = joint.grid(line)
+        grid = joint.grid(support)
         return ContinuousPrediction(
             joint.kept(grid), None if self.response.is_only_attribute(rows) else grid.log_normalizer
         )
@@ -312,9 +315,9 @@ class DrawnProcesses(Processes):
     def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
         return closed.at(self.parameters, rows)
 
-    def of_parabolas(self, rows: Rows, line: Line) -> NormalAndLog | None:
+    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
         """About those of the posterior mean."""
-        about = OneProcess(self.fit, "mean").of_parabolas(rows, line)
+        about = OneProcess(self.fit, "mean").of_parabolas(rows, support)
         log_joints = functools.partial(self.log_joints_at, rows)
         return None if about is None else parabolas(log_joints, about[0].loc, about[0].scale)
 
@@ -338,14 +341,14 @@ class DrawnProcesses(Processes):
             log_marginals = np.zeros((self.num_processes, num_rows))
         return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
 
-    def on_grid(self, rows: Rows, line: Line) -> ContinuousPrediction:
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
         """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
         joint = LogMeanJoint.weighted(self, rows)
-        grid = joint.grid(line)
+        grid = joint.grid(support)
         log_marginals, means = self._moments(rows, grid)
         for _ in range(0 if self.is_weighted else 2):  # panels that also suit draws of low p(x | Q)
             joint = LogMeanJoint(self, rows, log_marginals)
-            grid = joint.grid(line)
+            grid = joint.grid(support)
             log_marginals, means = self._moments(rows, grid)
         return self._averaged(joint.kept(grid), means, self.if_modelled(rows, log_marginals))
 
@@ -374,9 +377,11 @@ class DrawnProcesses(Processes):
         return ContinuousPrediction(predictive, log_marginal, error, k if self.is_weighted else None)
 
 
-def line_of(fit: Fit, rows: Rows) -> Line:
-    """The range of the response: that of its training values, or of values simulated by the fit."""
-    support, known = fit.concrete.response_support, fit.schema.response
+def support_of(fit: Fit, rows: Rows) -> Support:
+    """The values that the response of rows may take; of a line with its training values, or some simulated ones."""
+    support, known = fit.concrete.response_support(rows), fit.schema.response
+    if support.is_discrete:
+        return WholeNumbers.of(support, rows.num_rows)
     if known is not None and known.mean is not None and known.variance:
         spread = np.sqrt(known.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
         return Line.of(support, known.mean + spread)

@@ -4,7 +4,8 @@ from .base import PredictiveDistribution, StackedPredictive, deferred, joined_pr
 from .grid import GridPredictive
 from .location_scale import NormalPredictive, StudentTPredictive
 from .mixture import MixturePredictive
-from .quadrature import Line, LogFunction
+from .quadrature import Line, LogFunction, Support
+from .whole_numbers import WholeNumbers
 
 __all__ = [
     "GridPredictive",
@@ -15,6 +16,8 @@ __all__ = [
     "PredictiveDistribution",
     "StackedPredictive",
     "StudentTPredictive",
+    "Support",
+    "WholeNumbers",
     "deferred",
     "joined_predictives",
 ]

@@ -4,13 +4,15 @@ import abc
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpyro.distributions.constraints import nonnegative_integer
 from numpyro.distributions.transforms import IdentityTransform
 
 from bayesgen.records import by_content
 from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
-from .quadrature import Line, integrate
+from .quadrature import Line, Support, integrate
+from .whole_numbers import WholeNumbers
 
 
 class PredictiveDistribution(abc.ABC):
@@ -20,6 +22,11 @@ class PredictiveDistribution(abc.ABC):
     @abc.abstractmethod
     def num_rows(self) -> int:
         """n."""
+
+    @property
+    def spacing(self) -> float:
+        """The distance of neighbouring values: 1 for whole numbers, 0 for real ones."""
+        return 0.0
 
     @property
     @abc.abstractmethod
@@ -33,7 +40,7 @@ class PredictiveDistribution(abc.ABC):
 
     @abc.abstractmethod
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        """Log densities of values."""
+        """Log densities of values, which are log probabilities where values are whole numbers."""
 
     @abc.abstractmethod
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
@@ -62,6 +69,8 @@ class PredictiveDistribution(abc.ABC):
     def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*draws n"]:
         """The continuous ranked probability score of a value for each row: ∫ (F(u) − 1[u ≥ value])² du.
 
+        For whole numbers it is the sum over them (Epstein 1969; Czado, Gneiting & Held 2009, eq. 3).
+
         A proper score in the units of y, lower is better; for point forecasts it is the absolute error. It is
         E|X − value| − E|X − X'| / 2 where both are known (Gneiting & Raftery 2007, eq. 20 and 21).
         """
@@ -76,14 +85,16 @@ DISTANCES = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 14.0, 24.0, 40.0])  # in u; 
 def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """CRPS to a relative error of about 1e-8: ∫ F(y − t)² + (1 − F(y + t))² dt over distances t.
 
-    Rows without a centre or a width give NaN.
+    For whole numbers it is the sum of F(y − 1 − t)² + (1 − F(y + t))². Rows without a centre or a width give NaN.
     """
     _, scale = centre_and_scale(predictive)
-    known = np.isfinite(scale)
-    scale = np.where(known, scale, 1.0)
+    known, gap = np.isfinite(scale), predictive.spacing
+    scale = np.where(known & (gap == 0), scale, 1.0)
+    support: Support = WholeNumbers.of(nonnegative_integer, len(y)) if gap else Line(IdentityTransform(), 0.0, 1.0)
+    y = np.ceil(y) if gap else y
 
     def squares(distances: Float[np.ndarray, "values n"]) -> Float[np.ndarray, "values n"]:
-        shares = predictive.cdf(y - scale * distances), predictive.survival(y + scale * distances)
+        shares = predictive.cdf(y - gap - scale * distances), predictive.survival(y + scale * distances)
         # tails without end would add up the rounding of probabilities
         below, above = (np.where(known & (share > ROUNDING), share, 0.0) for share in shares)
         return below**2 + above**2
@@ -92,7 +103,7 @@ def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, 
         with np.errstate(divide="ignore"):
             return np.log(at_places(squares, rows, distances, len(y)))
 
-    _, integrals = integrate(log_squares, len(y), Line(IdentityTransform(), 0.0, 1.0), DISTANCES)
+    _, integrals = integrate(log_squares, len(y), support, None if gap else DISTANCES)
     return np.where(known, scale * np.exp(integrals.logs), np.nan)
 
 
@@ -122,30 +133,6 @@ def centre_and_scale(predictive: PredictiveDistribution) -> tuple[Float[np.ndarr
         return np.where(is_known, mean, median), np.where(is_known, std, high - low)
 
 
-def find_roots(
-    function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-    slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-    low: Float[np.ndarray, "..."],
-    high: Float[np.ndarray, "..."],
-) -> Float[np.ndarray, "..."]:
-    """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
-    tolerance = 1e-15  # of a root relative to its bracket, and of the function, a probability
-    least = tolerance * np.maximum(abs(low), abs(high))
-    point = 0.5 * (low + high)
-    for _ in range(200):
-        value = function(point)
-        low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = point - value / slope(point)
-        is_small = abs(step - point) <= least  # also to or past a near end
-        is_inside = (step > low) & (step < high)
-        is_converged = (high - low <= least) | is_small | (abs(value) <= tolerance) | np.isnan(point)
-        point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
-        if is_converged.all():
-            break
-    return point
-
-
 @by_content
 class Deferred:
     """Distributions too large to keep, which are made again for each call.
@@ -153,11 +140,13 @@ class Deferred:
     Attributes:
         make: makes the distributions.
         mean, std: their means and standard deviations.
+        spacing: the distance of neighbouring values.
     """
 
     make: Callable[[], PredictiveDistribution]
     mean: Float[np.ndarray, " n"]
     std: Float[np.ndarray, " n"]
+    spacing: float
 
 
 @by_content
@@ -173,6 +162,10 @@ class PartsPredictive(PredictiveDistribution):
     @property
     def num_rows(self) -> int:
         return len(self.mean)
+
+    @property
+    def spacing(self) -> float:
+        return self.parts[0].spacing
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -224,6 +217,10 @@ class StackedPredictive(PredictiveDistribution):
         return next(part.num_rows for part in self.parts if part is not None)
 
     @property
+    def spacing(self) -> float:
+        return next(part.spacing for part in self.parts if part is not None)
+
+    @property
     def mean(self) -> Float[np.ndarray, "B n"]:
         return self._of_parts(lambda part: part.mean)
 
@@ -254,7 +251,7 @@ class StackedPredictive(PredictiveDistribution):
 
 def deferred(make: Callable[[], PredictiveDistribution], made: PredictiveDistribution) -> PartsPredictive:
     """Distributions that are made again for each call."""
-    return PartsPredictive((Deferred(make, np.asarray(made.mean), np.asarray(made.std)),))
+    return PartsPredictive((Deferred(make, np.asarray(made.mean), np.asarray(made.std), made.spacing),))
 
 
 def joined_predictives(parts: Sequence[PredictiveDistribution]) -> PredictiveDistribution:

@@ -3,10 +3,11 @@
 import numpy as np
 
 from bayesgen.records import by_content
+from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Float, Int, Shaped
 
-from .base import PredictiveDistribution, find_roots
-from .quadrature import KRONROD, Line, LogFunction, Panels, antiderivatives, integrate, interpolants
+from .base import PredictiveDistribution
+from .quadrature import LogFunction, Panels, Support, integrate
 
 
 @by_content
@@ -15,42 +16,48 @@ class GridPredictive(PredictiveDistribution):
 
     Attributes:
         log_joint: log p(x, y).
-        line: the change of variable.
+        support: the values of y.
         panels: the panels.
         densities: of u, at the nodes.
         log_normalizer: log p(x), the log of the integral of the joint.
     """
 
     log_joint: LogFunction
-    line: Line
+    support: Support
     panels: Panels
     densities: Float[np.ndarray, "P 15"]
     log_normalizer: Float[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, log_joint: LogFunction, num_rows: int, line: Line) -> "GridPredictive":
+    def of(cls, log_joint: LogFunction, num_rows: int, support: Support) -> "GridPredictive":
         """The distribution of y in each row."""
-        panels, integrals = integrate(log_joint, num_rows, line)
+        panels, integrals = integrate(log_joint, num_rows, support)
         totals = np.where(integrals.totals > 0, integrals.totals, 1.0)[panels.rows]
         kept = integrals.of_panels >= 1e-18 * totals  # all of the others add up to less than rounding
         kept |= np.isneginf(integrals.peaks)[panels.rows]  # so that each row has panels
         densities = (integrals.functions / totals[:, None])[kept]
-        return cls(log_joint, line, panels.take(kept), densities, integrals.logs)
+        return cls(log_joint, support, panels.take(kept), densities, integrals.logs)
 
     @property
     def num_rows(self) -> int:
         return len(self.log_normalizer)
 
+    @property
+    def spacing(self) -> float:
+        return self.support.spacing
+
     def nodes_of(self, row: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """The nodes of a row in y, and logs of their quadrature weights for integrals over y."""
         panels = self.panels.take(self.panels.rows == row)
-        values, log_slopes = self.line.values(panels.nodes)
-        return values.ravel(), (np.log(panels.halves[:, None] * KRONROD) + log_slopes).ravel()
+        values, log_slopes = self.support.values(panels.nodes, row)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.support.rules(panels.left, panels.right)[0])
+        return values.ravel(), (log_weights + log_slopes).ravel()
 
     @property
     def weights(self) -> Float[np.ndarray, "P 15"]:
         """Weights of the nodes in expectations."""
-        return self.panels.halves[:, None] * self.densities * KRONROD
+        return self.support.rules(self.panels.left, self.panels.right)[0] * self.densities
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -72,17 +79,16 @@ class GridPredictive(PredictiveDistribution):
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
         """The log joint at the values themselves, less the log normalizer; -inf beyond the support."""
         whole, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
-        possible = np.isfinite(self.line.coordinates(whole))
-        logs = self.log_joint(rows.ravel(), np.where(possible, whole, self.line.start).ravel()).reshape(whole.shape)
+        possible = self.support.holds(whole, rows)
+        logs = self.log_joint(rows.ravel(), np.where(possible, whole, self.support.start).ravel()).reshape(whole.shape)
         return np.where(possible, logs - self.log_normalizer, np.where(np.isnan(whole), np.nan, -np.inf))
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        whole = np.broadcast_arrays(np.asarray(values, np.float64), self.log_normalizer)[0]
-        u = self.line.coordinates(whole)
+        whole, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
+        u = self.support.coordinates(whole, rows)
         panel, is_inside = self._last_panel(self.panels.left, u)
-        left, right = self.panels.left[panel], self.panels.right[panel]
-        share = np.clip((2 * u - left - right) / (right - left), -1.0, 1.0)
-        within = 0.5 * (right - left) * (self.densities[panel] * antiderivatives(share)).sum(-1)
+        weights = self.support.weights_up_to(u, self.panels.left[panel], self.panels.right[panel])
+        within = (self.densities[panel] * weights).sum(-1)
         found = np.where(is_inside, np.clip(self._before[panel] + within, 0.0, 1.0), 0.0)
         return self._where_possible(np.where(np.isnan(whole), np.nan, found))
 
@@ -109,17 +115,11 @@ class GridPredictive(PredictiveDistribution):
 
     def _at(self, probabilities: Float[np.ndarray, "... n"]) -> Float[np.ndarray, "... n"]:
         """The values at which the distribution function has these probabilities."""
+        probabilities = probabilities - ROUNDING * self.spacing  # whose sums may be less, by rounding
         panel, _ = self._last_panel(self._before, probabilities)
-        halves, densities = self.panels.halves[panel], self.densities[panel]
-        missing, ones = probabilities - self._before[panel], np.ones(probabilities.shape)
-        share = find_roots(
-            lambda x: halves * (densities * antiderivatives(x)).sum(-1) - missing,
-            lambda x: halves * (densities * interpolants(x)).sum(-1),
-            -ones,
-            ones,
-        )
-        u = 0.5 * (self.panels.left + self.panels.right)[panel] + halves * share
-        return self._where_possible(self.line.values(u)[0])
+        ends = self.panels.left[panel], self.panels.right[panel]
+        missing = probabilities - self._before[panel]
+        return self._where_possible(self.support.quantiles(missing, self.densities[panel], *ends))
 
 
 def _pairs(rows: Int[np.ndarray, "*m"], keys: Float[np.ndarray, "*m"]) -> Shaped[np.ndarray, "*m"]:

@@ -1,9 +1,10 @@
-"""Quadrature of functions of one number, a row at a time: adaptive panels on a stretched line."""
+"""Sums of functions of one number over its support, a row at a time, by adaptive panels; a line is stretched."""
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,82 @@ from bayesgen.records import record
 from bayesgen.runtime import CACHE_ROWS, ROUNDING, over_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
+from .roots import find_roots
+
+
+class Support(abc.ABC):
+    """The values that a number y may take, at coordinates u, and rules for sums over panels of these.
+
+    Rows have supports of their own where `rows` are arguments: the row of each value, of a shape that broadcasts.
+    """
+
+    spacing: ClassVar[float]
+    """The distance of neighbouring values; 0 where they are real numbers."""
+
+    @property
+    def real_scale(self) -> tuple[float, float] | None:
+        """Rough center and scale of y where it may be any real number, as if it were normal; else None."""
+        return None
+
+    @property
+    def edges(self) -> Float[np.ndarray, " edges"]:
+        """The edges of the panels at first, in u."""
+        return EDGES
+
+    @property
+    @abc.abstractmethod
+    def start(self) -> float | Float[np.ndarray, " n"]:
+        """Some value in the support, of all rows or of each."""
+
+    @abc.abstractmethod
+    def values(
+        self, u: Float[np.ndarray, "..."], rows: Int[np.ndarray, "..."] | int = 0
+    ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+        """y at coordinates u, and log |dy/du|; -inf, and some value in the support, where there is none."""
+
+    @abc.abstractmethod
+    def coordinates(
+        self, y: Float[np.ndarray, "..."], rows: Int[np.ndarray, "..."] | int = 0
+    ) -> Float[np.ndarray, "..."]:
+        """Coordinates u of values; infinite beyond the support."""
+
+    def holds(self, y: Float[np.ndarray, "..."], rows: Int[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+        """Whether y is in the support."""
+        return np.isfinite(self.coordinates(y, rows))
+
+    @abc.abstractmethod
+    def nodes(self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]) -> Float[np.ndarray, "P 15"]:
+        """The nodes of panels between these ends, in u."""
+
+    @abc.abstractmethod
+    def rules(
+        self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]
+    ) -> tuple[Float[np.ndarray, "P 15"], Float[np.ndarray, "P 15"]]:
+        """Weights of the nodes for the sum over a panel, by a rule and by one of lower order."""
+
+    @abc.abstractmethod
+    def weights_up_to(
+        self, u: Float[np.ndarray, "..."], left: Float[np.ndarray, "..."], right: Float[np.ndarray, "..."]
+    ) -> Float[np.ndarray, "... 15"]:
+        """Weights of the nodes for the sum from the left end of a panel up to u."""
+
+    @abc.abstractmethod
+    def quantiles(
+        self,
+        probabilities: Float[np.ndarray, "*m"],
+        densities: Float[np.ndarray, "*m 15"],
+        left: Float[np.ndarray, "*m"],
+        right: Float[np.ndarray, "*m"],
+    ) -> Float[np.ndarray, "*m"]:
+        """The y up to which sums from the left end of a panel reach these probabilities."""
+
+    def take(self, part: slice) -> "Support":
+        """The support of some of the rows."""
+        return self
+
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class Line(Support):
     """The change of variable y = f(center + scale sinh(u)), by which heavy tails in y are short tails in u.
 
     Attributes:
@@ -29,6 +103,8 @@ class Line:
     transform: Transform
     center: float
     scale: float
+
+    spacing = 0.0
 
     @classmethod
     def of(cls, support: constraints.Constraint, values: Float[np.ndarray, " m"]) -> "Line":
@@ -48,12 +124,18 @@ class Line:
         """Whether y may be any number."""
         return isinstance(self.transform, IdentityTransform)
 
+    @property
+    def real_scale(self) -> tuple[float, float] | None:
+        return (self.center, self.scale) if self.is_real else None
+
     @functools.cached_property
     def start(self) -> float:
         """y at u = 0."""
         return self.center if self.is_real else float(_mapped(self._constrained, np.full(1, self.center))[0][0])
 
-    def values(self, u: Float[np.ndarray, "..."]) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    def values(
+        self, u: Float[np.ndarray, "..."], rows: Int[np.ndarray, "..."] | int = 0
+    ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
         """y at coordinates u, and log |dy/du|; -inf where y overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
             free = self.center + self.scale * np.sinh(u)
@@ -68,14 +150,47 @@ class Line:
         y = self.transform(free)
         return y, self.transform.log_abs_det_jacobian(free, y), self.transform.codomain(y)
 
-    def coordinates(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """Coordinates u of values; infinite beyond the support."""
+    def coordinates(
+        self, y: Float[np.ndarray, "..."], rows: Int[np.ndarray, "..."] | int = 0
+    ) -> Float[np.ndarray, "..."]:
         if self.is_real:
             return np.arcsinh((y - self.center) / self.scale)
         (possible,) = _mapped(lambda values: (self.transform.codomain(values),), y)
         (free,) = _mapped(lambda values: (self.transform.inv(values),), np.where(possible, y, self.start))
         u = np.arcsinh((free - self.center) / self.scale)
         return np.where(possible, u, np.where(y < self.start, -np.inf, np.inf))
+
+    def nodes(self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]) -> Float[np.ndarray, "P 15"]:
+        return 0.5 * ((right - left)[:, None] * NODES + (left + right)[:, None])
+
+    def rules(
+        self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]
+    ) -> tuple[Float[np.ndarray, "P 15"], Float[np.ndarray, "P 15"]]:
+        """Those of Kronrod and of Gauss."""
+        halves = 0.5 * (right - left)[:, None]
+        return halves * KRONROD, halves * GAUSS
+
+    def weights_up_to(
+        self, u: Float[np.ndarray, "..."], left: Float[np.ndarray, "..."], right: Float[np.ndarray, "..."]
+    ) -> Float[np.ndarray, "... 15"]:
+        share = np.clip((2 * u - left - right) / (right - left), -1.0, 1.0)
+        return 0.5 * (right - left)[..., None] * antiderivatives(share)
+
+    def quantiles(
+        self,
+        probabilities: Float[np.ndarray, "*m"],
+        densities: Float[np.ndarray, "*m 15"],
+        left: Float[np.ndarray, "*m"],
+        right: Float[np.ndarray, "*m"],
+    ) -> Float[np.ndarray, "*m"]:
+        halves, ones = 0.5 * (right - left), np.ones(probabilities.shape)
+        share = find_roots(
+            lambda x: halves * (densities * antiderivatives(x)).sum(-1) - probabilities,
+            lambda x: halves * (densities * interpolants(x)).sum(-1),
+            -ones,
+            ones,
+        )
+        return self.values(0.5 * (left + right) + halves * share)[0]
 
 
 def _mapped(
@@ -135,6 +250,7 @@ class Panels:
     Attributes:
         rows: the row of each panel.
         left, right: ends, in u.
+        nodes: in u.
         values: y at the nodes.
         logs: logs of the function of u at the nodes.
     """
@@ -142,18 +258,9 @@ class Panels:
     rows: Int[np.ndarray, " P"]
     left: Float[np.ndarray, " P"]
     right: Float[np.ndarray, " P"]
+    nodes: Float[np.ndarray, "P 15"]
     values: Float[np.ndarray, "P 15"]
     logs: Float[np.ndarray, "P 15"]
-
-    @property
-    def halves(self) -> Float[np.ndarray, " P"]:
-        """Half the widths."""
-        return 0.5 * (self.right - self.left)
-
-    @property
-    def nodes(self) -> Float[np.ndarray, "P 15"]:
-        """The nodes, in u."""
-        return self.halves[:, None] * NODES + 0.5 * (self.left + self.right)[:, None]
 
     def take(self, places: Int[np.ndarray, " _"] | Bool[np.ndarray, " P"]) -> "Panels":
         """Some of them, or all in another order."""
@@ -168,22 +275,24 @@ class Integrals:
         peaks: log of the largest value of each row, in u; -inf where it is zero.
         functions: relative to the peaks, at the nodes.
         of_panels: integrals of these.
+        errors: differences from the integrals by the rule of lower order.
         totals: sums of the integrals of panels.
     """
 
     peaks: Float[np.ndarray, " n"]
     functions: Float[np.ndarray, "P 15"]
     of_panels: Float[np.ndarray, " P"]
+    errors: Float[np.ndarray, " P"]
     totals: Float[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, panels: Panels, num_rows: int) -> "Integrals":
+    def of(cls, panels: Panels, num_rows: int, support: Support) -> "Integrals":
         """The integrals on these panels."""
         peaks = np.full(num_rows, -np.inf)
         np.maximum.at(peaks, panels.rows, panels.logs.max(1))
         functions = np.exp(panels.logs - np.where(np.isneginf(peaks), 0.0, peaks)[panels.rows, None])
-        of_panels = panels.halves * (functions @ KRONROD)
-        return cls(peaks, functions, of_panels, np.bincount(panels.rows, of_panels, num_rows))
+        of_panels, others = ((functions * rule).sum(1) for rule in support.rules(panels.left, panels.right))
+        return cls(peaks, functions, of_panels, of_panels - others, np.bincount(panels.rows, of_panels, num_rows))
 
     @property
     def logs(self) -> Float[np.ndarray, " n"]:
@@ -193,50 +302,50 @@ class Integrals:
 
 
 def integrate(
-    log_function: LogFunction, num_rows: int, line: Line, edges: Float[np.ndarray, " edges"] = EDGES
+    log_function: LogFunction, num_rows: int, support: Support, edges: Float[np.ndarray, " edges"] | None = None
 ) -> tuple[Panels, Integrals]:
     """The integrals over y of a positive function in each row, and the panels on which they were computed.
 
-    The range of u is cut into panels, at first the same for all rows. Panels are cut again while the rules of Gauss and
-    Kronrod differ on them, or while the nodes may have missed a peak.
+    Integrals over whole numbers are sums. The range of u is cut into panels, at first the same for all rows. Panels are
+    cut again while two rules differ on them, or while the nodes may have missed a peak.
 
     Args:
         log_function: log of the function.
         num_rows: n.
-        line: the change of variable.
-        edges: of the panels at first, in u.
+        support: the values of y.
+        edges: of the panels at first, in u, if not those of the support.
 
     Source: Piessens et al. (1983), QUADPACK, rule of 15 points; stretched tails as in Takahasi and Mori (1974), Double
     exponential formulas for numerical integration.
     """
-    panels = _panels(log_function, line, np.arange(num_rows), np.tile(edges, (num_rows, 1)))
-    while (coarse := _too_coarse(panels, integrals := Integrals.of(panels, num_rows))).any():
+    edges = support.edges if edges is None else edges
+    panels = _panels(log_function, support, np.arange(num_rows), np.tile(edges, (num_rows, 1)))
+    while (coarse := _too_coarse(panels, integrals := Integrals.of(panels, num_rows, support), support)).any():
         parents = panels.take(coarse)
         cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.linspace(0.0, 1.0, 5)
         cuts[:, -1] = parents.right
-        both = panels.take(~coarse), _panels(log_function, line, parents.rows, cuts)
+        both = panels.take(~coarse), _panels(log_function, support, parents.rows, cuts)
         panels = jax.tree.map(lambda *arrays: np.concatenate(arrays), *both)
         panels = panels.take(np.lexsort((panels.left, panels.rows)))
     return panels, integrals
 
 
 def _panels(
-    log_function: LogFunction, line: Line, rows: Int[np.ndarray, " R"], edges: Float[np.ndarray, "R edges"]
+    log_function: LogFunction, support: Support, rows: Int[np.ndarray, " R"], edges: Float[np.ndarray, "R edges"]
 ) -> Panels:
     """Panels between successive edges."""
     rows, left, right = np.repeat(rows, edges.shape[1] - 1), edges[:, :-1].ravel(), edges[:, 1:].ravel()
-    nodes = 0.5 * ((right - left)[:, None] * NODES + (left + right)[:, None])
-    values, log_slopes = line.values(nodes)
+    nodes = support.nodes(left, right)
+    values, log_slopes = support.values(nodes, rows[:, None])
     logs = log_function(np.repeat(rows, len(NODES)), values.ravel()).reshape(values.shape) + log_slopes
     impossible = np.isneginf(log_slopes) | (np.isnan(logs) & ~np.isfinite(values))
-    return Panels(rows, left, right, values, np.where(impossible, -np.inf, logs))
+    return Panels(rows, left, right, nodes, values, np.where(impossible, -np.inf, logs))
 
 
-def _too_coarse(panels: Panels, integrals: Integrals) -> Bool[np.ndarray, " P"]:
+def _too_coarse(panels: Panels, integrals: Integrals, support: Support) -> Bool[np.ndarray, " P"]:
     """Which panels to cut."""
     peaks, totals = integrals.peaks[panels.rows], integrals.totals[panels.rows]
-    differences = abs(integrals.of_panels - panels.halves * (integrals.functions @ GAUSS))
-    coarse = differences > QUADRATURE_TOLERANCE * totals
+    coarse = abs(integrals.errors) > QUADRATURE_TOLERANCE * totals
     # between neighbours: the last node of one, and the first of the next
     one, next_one = panels.logs[:-1, -1], panels.logs[1:, 0]
     together = panels.rows[:-1] == panels.rows[1:]
@@ -246,8 +355,8 @@ def _too_coarse(panels: Panels, integrals: Integrals) -> Bool[np.ndarray, " P"]:
     coarse[:-1] |= jumps
     coarse[1:] |= jumps
     coarse |= _with_unseen_peaks(panels, peaks)
-    is_divisible = panels.halves > ROUNDING * np.maximum(abs(panels.left), 1e-3)  # not at a jump of the function
-    return coarse & is_divisible
+    narrowest = np.maximum(2 * ROUNDING * np.maximum(abs(panels.left), 1e-3), len(NODES) * support.spacing)
+    return coarse & (panels.right - panels.left > narrowest)  # not at a jump of the function, nor where it is exact
 
 
 def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[np.ndarray, " P"]:

@@ -5,6 +5,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
@@ -32,6 +33,7 @@ from .conventions import (
 )
 from .structure import Program, Site, Structure, TimeSteps
 
+OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
 
 
@@ -147,7 +149,7 @@ def _refusal(program: Program, message: str) -> BayesgenError:
 
 
 def continuous_label(program: Program, label: str, stated: bool | None) -> str | None:
-    """The label site where it is continuous, or None where it is one of classes.
+    """The label site where its values are real numbers, or counts, or None where they are classes.
 
     Raises:
         ModelError: a site that is not what was stated of it, or not one number a row.
@@ -155,7 +157,8 @@ def continuous_label(program: Program, label: str, stated: bool | None) -> str |
     with jax.enable_x64(True):
         check_signature(program.function)
         message = samples(_run(program, _sizes(program)[0])[0]).get(label)
-        if message is None or message["support"].is_discrete:
+        is_of_classes = message is not None and isinstance(innermost(message["fn"]), OF_CLASSES)
+        if message is None or (message["support"].is_discrete and (is_of_classes or stated is not None)):
             if stated:
                 found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
                 raise ModelError(
@@ -170,8 +173,8 @@ def continuous_label(program: Program, label: str, stated: bool | None) -> str |
         site = program.structure.attribute.get(label)
         if site is None or site.row_shape:
             raise ModelError(
-                f"The continuous label {label!r} has to be one number for each row: sample it in the plate of the rows "
-                "alone, and without to_event."
+                f"The label {label!r} without classes has to be one number for each row: sample it in the plate of the "
+                "rows alone, and without to_event."
             )
         return label
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import (
@@ -55,8 +54,8 @@ from .structure import Arrays, Plan, Program, Site, Structure
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
-    "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers "
-    "needs none.)"
+    "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
+    "or counts, needs none.)"
 )
 
 
@@ -78,11 +77,12 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             before that, each covariate is taken as one real number a row.
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
-            and not for a continuous label.
+            and not for a label that is a number.
         local: names of the discrete latents of each row, sites in the plate that the data do not have. They are summed
             out, by log-sum-exp over up to 256 joint values a row; `Fit.local` is their posterior.
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
-            continuous label is an attribute that is missing in new rows: `predict` gives its distribution.
+            continuous label is an attribute that is missing in new rows: `predict` gives its distribution. So is a
+            count, such as that of a Poisson or a binomial distribution, unless it has classes.
 
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
@@ -322,10 +322,9 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             return Introspection(self).plan
         return self.introspection.plan
 
-    @property
-    def response_support(self) -> Constraint:
-        site = self.response_site
-        return constraints.real if site is None else self.introspection.support_of_response(site)
+    def response_support(self, rows: Rows) -> Constraint:
+        assert self.response_site is not None
+        return self.introspection.support_of_response(self.response_site, rows)
 
     @property
     def latent_supports(self) -> dict[str, Constraint]:

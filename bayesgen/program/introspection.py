@@ -79,12 +79,14 @@ class Introspection:
         """Latent site -> support of one entry of an event."""
         return {name: self._discovery.supports[name] for name, _ in self.structure.latents}
 
-    def support_of_response(self, site: str) -> Constraint:
-        """The support of a continuous label.
+    def support_of_response(self, site: str, rows: Rows) -> Constraint:
+        """The support of a label that is a number, in rows; bounds that differ between these have the rows first.
 
         Raises:
-            ModelError: a support that differs between rows, or depends on latents.
+            ModelError: a support of real numbers that differs between rows, or one that depends on latents.
         """
+        if site in self.inputs_of_supports:
+            return self.supports_by_row(rows, rows.codes)[site]
         support = self._discovery.supports[site]
         if not _is_number_everywhere(support):
             raise ModelError(

@@ -27,7 +27,7 @@ from bayesgen.typing import Array, Bool, Float, Int
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """The continuous label of a regression: an attribute site, or one of its columns, that is missing in new rows.
+    """The label of a regression, a number or a count: an attribute site, or a column of it, missing in new rows.
 
     Attributes:
         site: the attribute site.
@@ -125,12 +125,11 @@ class ConcreteModel(Recipe[Labelled]):
 
     @property
     def response(self) -> Response | None:
-        """The continuous label; None for a model without one."""
+        """The label that is a number; None for a model without one."""
         return None
 
-    @property
-    def response_support(self) -> Constraint:
-        """The values that the response may take."""
+    def response_support(self, rows: Rows) -> Constraint:
+        """The values that the response of rows may take; bounds that differ between rows have the rows first."""
         return constraints.real
 
     def concrete(self, schema: Schema) -> "ConcreteModel":

@@ -30,7 +30,7 @@ class Forecast:
     def log_density(self, y):
         return self.dist.logpdf(y)
 
-    def cdf(self, y):
+    def pit(self, y):
         return self.dist.cdf(y)
 
     def interval(self, prob):

@@ -21,6 +21,8 @@ def student_t(df):
 class Unknown:
     """A distribution of which little is known: its distribution functions, and a poor centre and width."""
 
+    spacing = 0.0
+
     def __init__(self, cdf, survival, mean, std):
         self.cdf, self.survival, self.mean, self.std = cdf, survival, mean, std
 

@@ -31,7 +31,7 @@ def mixed(*parts):
 class Oracle:
     """The distribution functions of another library, about 2."""
 
-    mean, std = np.full(5, 2.0), np.full(5, 3.0)
+    mean, std, spacing = np.full(5, 2.0), np.full(5, 3.0), 0.0
 
     def __init__(self, cdf, survival):
         self.cdf, self.survival = cdf, survival
