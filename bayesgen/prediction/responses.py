@@ -355,11 +355,12 @@ class DrawnProcesses(Processes):
     def _moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
         """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
         log_marginals, means = np.empty((2, self.num_processes, rows.num_rows))
-        for row in range(rows.num_rows):
-            values, log_weights = grid.nodes_of(row)
-            logs = self.log_joints_at(rows, np.full(len(values), row), values) + log_weights
-            log_marginals[:, row] = scipy.special.logsumexp(logs, axis=1)
-            means[:, row] = np.exp(logs - log_marginals[:, row, None]) @ values
+        for places, values, log_weights in grid.nodes(self.rows_at_once // 2):
+            logs = self.log_joints_at(rows, places, values) + log_weights
+            for row, first in zip(*np.unique(places, return_index=True), strict=True):
+                own = slice(first, first + np.count_nonzero(places == row))
+                log_marginals[:, row] = scipy.special.logsumexp(logs[:, own], axis=1)
+                means[:, row] = np.exp(logs[:, own] - log_marginals[:, row, None]) @ values[own]
         return log_marginals, means
 
     def _averaged(

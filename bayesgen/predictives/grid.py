@@ -1,5 +1,7 @@
 """Distributions of a response by their log joint density, normalised by quadrature."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bayesgen.records import by_content
@@ -7,7 +9,7 @@ from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Float, Int, Shaped
 
 from .base import PredictiveDistribution
-from .quadrature import LogFunction, Panels, Support, integrate
+from .quadrature import NODES, LogFunction, Panels, Support, integrate
 
 
 @by_content
@@ -46,13 +48,18 @@ class GridPredictive(PredictiveDistribution):
     def spacing(self) -> float:
         return self.support.spacing
 
-    def nodes_of(self, row: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """The nodes of a row in y, and logs of their quadrature weights for integrals over y."""
-        panels = self.panels.take(self.panels.rows == row)
-        values, log_slopes = self.support.values(panels.nodes, row)
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(self.support.rules(panels.left, panels.right)[0])
-        return values.ravel(), (log_weights + log_slopes).ravel()
+    def nodes(
+        self, num: int
+    ) -> Iterator[tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]]:
+        """The nodes of successive rows, about so many at once: their rows, y, and logs of weights for integrals over y."""
+        ends = np.searchsorted(self.panels.rows, np.arange(self.num_rows), side="right")
+        last = np.flatnonzero(np.diff(ends * len(NODES) // num)) + 1
+        for places in np.split(np.arange(len(self.panels.rows)), ends[last - 1]):
+            panels = self.panels.take(places)
+            values, log_slopes = self.support.values(panels.nodes, panels.rows[:, None])
+            with np.errstate(divide="ignore"):
+                log_weights = np.log(self.support.rules(panels.left, panels.right)[0])
+            yield np.repeat(panels.rows, len(NODES)), values.ravel(), (log_weights + log_slopes).ravel()
 
     @property
     def weights(self) -> Float[np.ndarray, "P 15"]:
@@ -68,8 +75,9 @@ class GridPredictive(PredictiveDistribution):
         return np.sqrt(self._integral((self.panels.values - self.mean[self.panels.rows][:, None]) ** 2))
 
     def _integral(self, values: Float[np.ndarray, "P 15"]) -> Float[np.ndarray, " n"]:
+        weights = self.weights
         with np.errstate(invalid="ignore", over="ignore"):
-            terms = np.where(self.weights > 0, self.weights * values, 0.0).sum(1)
+            terms = np.where(weights > 0, weights * values, 0.0).sum(1)
         return self._where_possible(np.bincount(self.panels.rows, terms, self.num_rows))
 
     def _where_possible(self, found: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:

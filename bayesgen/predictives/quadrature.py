@@ -291,7 +291,9 @@ class Integrals:
         peaks = np.full(num_rows, -np.inf)
         np.maximum.at(peaks, panels.rows, panels.logs.max(1))
         functions = np.exp(panels.logs - np.where(np.isneginf(peaks), 0.0, peaks)[panels.rows, None])
-        of_panels, others = ((functions * rule).sum(1) for rule in support.rules(panels.left, panels.right))
+        of_panels, others = (
+            np.einsum("pi,pi->p", functions, rule) for rule in support.rules(panels.left, panels.right)
+        )
         return cls(peaks, functions, of_panels, of_panels - others, np.bincount(panels.rows, of_panels, num_rows))
 
     @property

@@ -47,8 +47,8 @@ class WholeNumbers(Support):
 
     @property
     def edges(self) -> Float[np.ndarray, " edges"]:
-        """Multiples of 15 up to 255, so that sums up to there are exact, and powers of 16 less 1 up to 2^52."""
-        edges = np.concatenate([np.arange(0.0, 255.0, 15.0), 16.0 ** np.arange(2, 14) - 1])
+        """Multiples of 15 up to 255, so that sums up to there are exact, and powers of 16 less 1, up to 10^12."""
+        edges = np.concatenate([np.arange(0.0, 255.0, 15.0), 16.0 ** np.arange(2, 11) - 1])
         ends = np.abs([self.low, self.high])
         edges = edges[: np.searchsorted(edges, ends.max(initial=0)) + 2]
         return edges if (self.low >= 0).all() else np.concatenate([1 - edges[:0:-1], edges + 1])
