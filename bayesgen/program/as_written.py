@@ -7,6 +7,7 @@ dropped, and the sites are drawn; covariates are the function's; whole numbers t
 import abc
 import dataclasses
 import functools
+import inspect
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -108,15 +109,37 @@ def _given(model: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[
             f"The model cannot be called with these arguments: {error}. Give them as it takes them."
         ) from None
     bound.apply_defaults()
-    paths, tree = jax.tree_util.tree_flatten_with_path(dict(bound.arguments), is_leaf=_is_column)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
     leaves: dict[str, Any] = {}
-    for name, (_, value) in zip(names, paths, strict=True):
-        if hasattr(value, "columns"):
-            raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
-        column = np.asarray(value) if isinstance(value, list) else value
-        leaves[name] = column.to_numpy() if hasattr(column, "to_numpy") and not _is_text(column) else column
-    return jax.tree.unflatten(tree, names), leaves
+    template = {}
+    for argument, value in bound.arguments.items():
+        is_of_names = signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD
+        template[argument] = _taken_apart("" if is_of_names else argument, value, leaves)
+    return template, leaves
+
+
+def _taken_apart(name: str, value: Any, leaves: dict[str, Any]) -> Any:
+    """An argument with names in place of its leaves, which are noted; mappings keep their order."""
+    if type(value) is dict:
+        return {key: _taken_apart(f"{name}.{key}" if name else key, part, leaves) for key, part in value.items()}
+    paths, tree = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_column)
+    names = [f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}" if path else name for path, _ in paths]
+    leaves |= {of_leaf: _column(of_leaf, leaf) for of_leaf, (_, leaf) in zip(names, paths, strict=True)}
+    return jax.tree.unflatten(tree, names)
+
+
+def _column(name: str, value: Any) -> Any:
+    """A column or a list of cells as an array, or as it is where it is text; other values as they are."""
+    if hasattr(value, "columns"):
+        raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
+    column = np.asarray(value) if isinstance(value, list) else value
+    return column.to_numpy() if hasattr(column, "to_numpy") and not _is_text(column) else column
+
+
+def _put_together(template: Any, leaves: Leaves) -> Any:
+    """An argument of these leaves."""
+    if type(template) is dict:
+        return {key: _put_together(part, leaves) for key, part in template.items()}
+    return jax.tree.map(leaves.__getitem__, template)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +171,8 @@ class Constant(Leaf):
 
 def _is_equal(value: Any, other: Any) -> bool:
     try:
-        return np.shape(value) == np.shape(other) and bool(np.all(value == other))
+        same = (value == other) | ((value != value) & (other != other))  # NaN included
+        return np.shape(value) == np.shape(other) and bool(np.all(same))
     except (TypeError, ValueError):  # of objects that are no arrays and cannot be compared
         return False
 
@@ -278,9 +302,8 @@ class Call:
     template: dict[str, Any]
 
     def __call__(self, leaves: Leaves) -> object:
-        arguments = jax.tree.map(leaves.__getitem__, self.template)
         bound = signature_of(self.model).bind_partial()
-        bound.arguments.update(arguments)
+        bound.arguments.update(_put_together(self.template, leaves))
         return self.model(*bound.args, **bound.kwargs)
 
     def traced(
@@ -375,9 +398,11 @@ def _row_axis(observed: Mapping[str, Message], rows: str | None) -> RowAxis:
 
 def _assignments(options: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     """Choices of one option each, those of first options first."""
-    places = itertools.product(*(range(len(several)) for several in options.values()))
-    for chosen in sorted(places, key=lambda place: (sum(map(bool, place)), place)):
-        yield {name: options[name][place] for name, place in zip(options, chosen, strict=True)}
+    first = {name: several[0] for name, several in options.items()}
+    for number in range(len(options) + 1):
+        for names in itertools.combinations(options, number):
+            for others in itertools.product(*(options[name][1:] for name in names)):
+                yield first | dict(zip(names, others, strict=True))
 
 
 def _resized(value: Any, axis: int | None, size: int) -> Any:
@@ -395,6 +420,7 @@ class Study:
 
     def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
         texts = {name: Text.of(name, value) for name, value in leaves.items() if _is_text(value)}
+        self.given = leaves
         self.categories = {name: text.categories for name, text in texts.items()}
         self.call, self.leaves = call, {**leaves, **{name: text.codes for name, text in texts.items()}}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
@@ -503,9 +529,9 @@ class Study:
             if both := sorted(feeding & _all_of(parts)):
                 raise ModelError(
                     f"The argument {both[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
-                    "too: pass what enters the distribution as an argument of its own (a covariate), or the whole "
-                    "series as one row of a data-free program, GenerativeProgram(function). Missing values are NaN, "
-                    "and need no mask."
+                    "too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
+                    "pass what enters the distribution as an argument of its own (a covariate). Missing values are "
+                    "NaN, and need no mask; a series is one row of a data-free program, GenerativeProgram(function)."
                 )
 
     def _check_alone(self) -> None:
@@ -533,9 +559,9 @@ class Study:
 
     def leaf(self, name: str) -> Leaf:
         """What an argument is."""
-        value, axis = self.leaves[name], self.axes.get(name)
+        axis = self.axes.get(name)
         if axis is None:
-            return Constant(value)
+            return Constant(self.given[name])
         if name not in self.arrays:
             return NumberOfRows()
         array = self.arrays[name]
@@ -623,7 +649,7 @@ class AsWritten:
         if missing := [name for name in self.covariates if name not in parts]:
             raise DataError(f"The argument {missing[0]!r} is missing: every row needs its value.")
         rows = {name: leaf.rows_of(name, given[name]) for name, leaf in parts.items()}
-        counts = {name: given[name] for name, leaf in self.leaves if isinstance(leaf, NumberOfRows) and name in given}
+        counts = {name: int(given[name]) for name, leaf in self.leaves if isinstance(leaf, NumberOfRows)}
         sizes = {name: len(values) for name, values in rows.items()} | counts
         if len(set(sizes.values())) != 1:
             raise DataError(

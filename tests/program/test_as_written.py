@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import numpyro.infer
 import pandas as pd
 import pytest
+import scipy.stats
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
 
@@ -131,6 +132,25 @@ def test_numbers_that_count_the_rows_follow_them():
     assert made("varying").read(GROUP, X[:, 0], GROUPS)[1] is None
     many = GenerativeProgram.from_model(varying, groups, X[:, 0], N, Y, label="y")
     assert many.read(groups[:2], X[:2, 0], N)[1] is None
+
+
+def test_arguments_in_mappings_keep_their_names_and_order():
+    def columns(y=None, *, prior, **columns):
+        slopes = numpyro.sample("slopes", prior.expand([len(columns)]).to_event(1))
+        mean = sum(slope * column for slope, column in zip(slopes, columns.values(), strict=True))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    names = [f"x{index}" for index in range(30, 0, -1)]  # more than there are choices to try of what follows the rows
+    values = {name: X[:, 0] ** (index % 3) for index, name in enumerate(names)}
+    program = GenerativeProgram.from_model(columns, Y, prior=dist.Normal(0.0, 2.0), label="y", **values)
+    assert program.covariates == tuple(names)
+    rows, labels = program.read(Y, prior=dist.Normal(0.0, 2.0), **values)
+    slopes = np.arange(30.0)
+    mean = sum(map(np.multiply, slopes, values.values()))
+    expected = scipy.stats.norm(mean, 1).logpdf(Y).sum() + scipy.stats.norm(0, 2).logpdf(slopes).sum()
+    np.testing.assert_allclose(program.log_density({"slopes": slopes}, rows, labels), expected, rtol=1e-10)
+    with pytest.raises(DataError, match=r"'prior.1' is constant, and it differs"):
+        program.read(Y, prior=dist.Normal(0.0, 3.0), **values)
 
 
 def test_the_rows_are_the_plate_that_is_named():
@@ -254,6 +274,11 @@ def normal(mean, y, name="y", **options):
     return numpyro.sample(name, dist.Normal(mean, 1.0), obs=y, **options)
 
 
+def masked(slope, x, y):
+    with numpyro.handlers.mask(mask=~jnp.isnan(y)):
+        normal(slope * x, jnp.nan_to_num(y))
+
+
 def subsampled(slope, x, y):
     with numpyro.plate("data", N, subsample_size=5) as index:
         normal(slope * jnp.asarray(x)[index], jnp.asarray(y)[index])
@@ -287,6 +312,11 @@ REFUSED = {
     "mixed covariates": (lambda b, x, y: normal(b * (x - x.mean()), y), "mixes the rows of the argument 'x'"),
     "mixed values": (lambda b, x, y: normal(b * x, y / np.std(y)), "mixes the rows of the argument 'y'"),
     "a series": (lambda b, x, y: normal(b * y[:-1], y[1:]), "'y' gives an observed value, and it enters"),
+    "a mask of values": (masked, r"'y' gives an observed .* Missing values are NaN, and need no mask"),
+    "values as inputs": (
+        lambda b, x, y: (normal(b, y), normal(b * y, x, "x")),
+        r"'y' gives an observed .* compute with the value that numpyro.sample returns",
+    ),
     "obs_mask": (lambda b, x, y: normal(b * x, y, obs_mask=x > 0), "'y' has obs_mask=: drop it, and give NaN"),
     "a factor": (
         lambda b, x, y: (normal(b * x, y), numpyro.factor("penalty", -b * x**2)),
