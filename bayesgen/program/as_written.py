@@ -11,7 +11,7 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -616,6 +616,7 @@ class AsWritten:
     rows: RowAxis
     plate: str
     local: tuple[str, ...]
+    rows_first: ClassVar[bool] = True
 
     @property
     def covariates(self) -> tuple[str, ...]:

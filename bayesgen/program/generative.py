@@ -379,7 +379,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
             drawn = program._drawn(n, values, key, known)
         sites = program.structure.attributes + program.structure.local
-        rows = {name: simulated(site, drawn[name]) for name, site in sites}
+        rows = {name: simulated(site, drawn[name], self.rows_first) for name, site in sites}
         rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
             rows[self.label] = category_array(self.classes)[np.asarray(drawn[self.label]).reshape(n)]
@@ -417,7 +417,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             known = {name: np.asarray(value) for name, value in (latents or {}).items()}
             drawn = _worlds(program, keys, known, n=n, covariates=_Covariates(values))
         drawn = {name: np.asarray(value) for name, value in drawn.items()}
-        rows = {name: simulated(site, _joined(drawn[name], site)) for name, site in program.structure.attributes}
+        joined = {name: _joined(drawn[name], site) for name, site in program.structure.attributes}
+        rows = {name: simulated(site, joined[name], self.rows_first) for name, site in program.structure.attributes}
         rows |= {name: np.concatenate([value] * num_worlds) for name, value in values.items()}
         if self.label is not None:
             rows[self.label] = drawn[self.label].reshape(-1)

@@ -70,8 +70,9 @@ def _is_one(site: Site) -> bool:
     return site.step_axis == 1 and site.position == 0
 
 
-def simulated(site: Site, values: Shaped[Array, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Simulated values of a site; codes of symbols as `CodedSequences`."""
+def simulated(site: Site, values: Shaped[Array, "..."], rows_first: bool) -> Shaped[np.ndarray, "..."]:
+    """Simulated values of a site, as data have them; codes of symbols as `CodedSequences`."""
+    values = np.moveaxis(np.asarray(values), site.position, 0) if rows_first else values
     return CodedSequences(values) if is_row_of_symbols(site) else np.asarray(values)
 
 
@@ -263,7 +264,7 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     observed: dict[str, Bool[Array, "n ..."]] = {}
     for name, site in structure.attributes:
         if site.steps is None:
-            values[name], mask = _attribute(name, site, columns[name])
+            values[name], mask = _attribute(name, site, columns[name], program.rows_first)
         else:
             is_given = table.named and is_row_of_symbols(site)
             cells = table.sequences(name) if is_given else columns[name]
@@ -305,19 +306,13 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
 
 
 def _attribute(
-    name: str, site: Site, cells: Shaped[np.ndarray, "..."]
+    name: str, site: Site, cells: Shaped[np.ndarray, "..."], rows_first: bool
 ) -> tuple[Float[np.ndarray, "n ..."], Bool[np.ndarray, "n ..."] | None]:
     """The values of a site, and a mask of the observed ones: None where none is missing."""
-    values = numbers(name, cells)
-    shape = (len(values), *site.row_shape)
-    expected = list(site.row_shape)
-    expected.insert(site.position, len(values))
+    values = site.rows_of(numbers(name, cells), rows_first)
     if site.position == 0 and values.shape == (len(values), 1) and site.row_shape == ():
         values = values[:, 0]
-    if site.position > 0 and values.ndim == len(expected):
-        values = np.moveaxis(values, site.position, 0)
-        shape = (len(values), *site.row_shape)
-    if values.shape != shape:
+    if values.shape != (len(values), *site.row_shape):
         raise DataError(
             f"Attribute {name!r}: rows have shape {values.shape[1:]}, the program's site has {site.row_shape}."
         )

@@ -93,6 +93,14 @@ class Site:
         """Values of the site with the rows first."""
         return jnp.moveaxis(jnp.asarray(values), self.position, 0)
 
+    def rows_of(self, cells: Shaped[np.ndarray, "..."], rows_first: bool) -> Shaped[np.ndarray, "n ..."]:
+        """Cells with the rows first, given so or in the order of the site: `rows_first` decides where both fit."""
+        if cells.ndim != len(self.row_shape) + 1:
+            return cells
+        moved = np.moveaxis(cells, self.position, 0)
+        is_first, is_of_site = (array.shape[1:] == self.row_shape for array in (cells, moved))
+        return cells if is_first and (rows_first or not is_of_site) else moved
+
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
@@ -263,6 +271,11 @@ class Program(abc.ABC):
     def latents(self) -> tuple[str, ...]:
         """Names of the latent sites."""
         return tuple(name for name, _ in self.structure.latents)
+
+    @property
+    def rows_first(self) -> bool:
+        """Whether data have the rows first, wherever the sites have them, as `from_model` reads them."""
+        return getattr(self.function, "rows_first", False)
 
     @property
     def covariates(self) -> tuple[str, ...]:
