@@ -9,11 +9,11 @@ import numpy as np
 import scipy.special
 
 from bayesgen.records import record
-from bayesgen.runtime import ROUNDING, positions
+from bayesgen.runtime import positions
 from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution, centre_and_scale
-from .roots import find_roots, first_reaching
+from .roots import find_roots
 
 
 @record
@@ -31,11 +31,6 @@ class MixturePredictive(PredictiveDistribution):
     @property
     def num_rows(self) -> int:
         return int(self.log_weights.shape[-1])
-
-    @property
-    def spacing(self) -> float:
-        some = self.components if isinstance(self.components, PredictiveDistribution) else self.components[0]
-        return some.spacing
 
     def _of_components(
         self, ask: Callable[[PredictiveDistribution], Float[np.ndarray, "..."]]
@@ -102,8 +97,6 @@ class MixturePredictive(PredictiveDistribution):
         ends = self._of_components(lambda predictive: predictive.quantile(probability))
         counts = self.log_weights > -np.inf
         low, high = np.where(counts, ends, np.inf).min(0), np.where(counts, ends, -np.inf).max(0)
-        if self.spacing:
-            return first_reaching(lambda y: self.cdf(y) >= probability - ROUNDING, low - 1, high)
         return find_roots(lambda x: self.cdf(x) - probability, lambda x: np.exp(self.log_density(x)), low, high)
 
     def mean_distance(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"] | None:

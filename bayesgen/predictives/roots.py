@@ -1,10 +1,10 @@
-"""Where increasing functions of one number, one a row, reach a bound."""
+"""Roots of increasing functions of one number, one a row."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from bayesgen.typing import Bool, Float
+from bayesgen.typing import Float
 
 
 def find_roots(
@@ -29,16 +29,3 @@ def find_roots(
         if is_converged.all():
             break
     return point
-
-
-def first_reaching(
-    reaches: Callable[[Float[np.ndarray, "..."]], Bool[np.ndarray, "..."]],
-    low: Float[np.ndarray, "..."],
-    high: Float[np.ndarray, "..."],
-) -> Float[np.ndarray, "..."]:
-    """The smallest whole numbers above `low` that reach a bound, as all numbers from there on do; else `high`."""
-    while (high - low > 1).any():
-        middle = np.floor((low + high) / 2)
-        enough = reaches(middle) & (middle > low)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return high

@@ -13,7 +13,6 @@ from bayesgen.records import by_content
 from bayesgen.typing import Bool, Float, Int
 
 from .quadrature import NODES, Support
-from .roots import first_reaching
 
 
 @by_content
@@ -92,9 +91,12 @@ class WholeNumbers(Support):
         right: Float[np.ndarray, "*m"],
     ) -> Float[np.ndarray, "*m"]:
         """The first numbers at which sums reach the probabilities."""
-        return first_reaching(
-            lambda y: (densities * self.weights_up_to(y, left, right)).sum(-1) >= probabilities, left - 1, right - 1
-        )
+        low, high = left - 1, right - 1
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            enough = (densities * self.weights_up_to(middle, left, right)).sum(-1) >= probabilities
+            low, high = np.where(enough, low, middle), np.where(enough & (middle > low), middle, high)
+        return high
 
 
 class Rule(NamedTuple):

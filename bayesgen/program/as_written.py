@@ -17,12 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.distributions as dist
 from numpyro.primitives import Messenger
 
 from bayesgen.data import Covariate, covariate_values
 from bayesgen.describe import quote_some
-from bayesgen.distributions import innermost
 from bayesgen.errors import DataError, ModelError
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array, Shaped
@@ -36,6 +34,7 @@ from .conventions import (
     in_plate,
     is_drawn,
     is_factor,
+    is_of_classes,
     is_sample,
     log_prob,
     samples,
@@ -46,7 +45,6 @@ from .numpy_reads import Reading
 
 OURS = ("label", "rows", "classes")  # keyword-only arguments of `GenerativeProgram.from_model`
 FEW = 32  # rows of which one is changed
-_OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 
 Leaves = Mapping[str, Any]  # arguments, and parts of arguments that are containers, by name
 
@@ -719,5 +717,4 @@ def as_written(
 def _num_classes(message: Message) -> int | None:
     """The number of classes of a site whose values are classes, and not counts."""
     values = value_range(base_support(message["fn"].support))
-    is_of_classes = isinstance(innermost(message["fn"]), _OF_CLASSES)
-    return values[1] + 1 if values is not None and is_of_classes and values[0] == 0 else None
+    return values[1] + 1 if values is not None and is_of_classes(message) and values[0] == 0 else None

@@ -32,6 +32,7 @@ class Message(TypedDict, total=False):
 
 
 Trace: TypeAlias = Mapping[str, Message]  # the messages of all sites, in the order of the program's statements
+OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 
 
 def is_sample(message: Message) -> bool:
@@ -42,6 +43,11 @@ def is_sample(message: Message) -> bool:
 def is_drawn(message: Message) -> bool:
     """Whether the site is a sample site whose value is not observed."""
     return is_sample(message) and not message["is_observed"]
+
+
+def is_of_classes(message: Message) -> bool:
+    """Whether the values of a sample site are classes; other whole numbers are counts."""
+    return isinstance(innermost(message["fn"]), OF_CLASSES)
 
 
 def is_factor(message: Message) -> bool:

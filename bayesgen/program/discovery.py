@@ -5,7 +5,6 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
@@ -27,13 +26,13 @@ from .conventions import (
     check_sites,
     in_plate,
     is_deterministic,
+    is_of_classes,
     is_plate,
     samples,
     value_range,
 )
 from .structure import Program, Site, Structure, TimeSteps
 
-OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
 
 
@@ -157,8 +156,7 @@ def continuous_label(program: Program, label: str, stated: bool | None) -> str |
     with jax.enable_x64(True):
         check_signature(program.function)
         message = samples(_run(program, _sizes(program)[0])[0]).get(label)
-        is_of_classes = message is not None and isinstance(innermost(message["fn"]), OF_CLASSES)
-        if message is None or (message["support"].is_discrete and (is_of_classes or stated is not None)):
+        if message is None or (message["support"].is_discrete and (stated is not None or is_of_classes(message))):
             if stated:
                 found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
                 raise ModelError(

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 from numpyro.distributions import constraints
 
-from bayesgen.predictives import GridPredictive, MixturePredictive, WholeNumbers
+from bayesgen.predictives import GridPredictive, WholeNumbers
 from bayesgen.predictives.whole_numbers import _rule
 
 close = np.testing.assert_allclose
@@ -78,17 +78,6 @@ def test_scores_are_sums_over_whole_numbers(name):
     predictive, rows = of(support, oracle), slice(0, 5 if name == "Poisson" else 6)
     y = np.minimum(y, support.high)
     close(predictive.crps(y)[rows], by_sum(oracle, y)[rows], rtol=1e-8, atol=1e-10)
-
-
-def test_mixtures_of_counts_have_whole_quantiles():
-    low, high = scipy.stats.poisson(np.full(6, 3.0)), scipy.stats.poisson(np.arange(5.0, 65.0, 10.0))
-    log_weights = np.log([[0.25] * 6, [0.75] * 6])
-    mixture = MixturePredictive(log_weights, (of(COUNTS, low), of(COUNTS, high)))
-    k = np.arange(200)
-    cdf = 0.25 * low.cdf(k[:, None]) + 0.75 * high.cdf(k[:, None])
-    for probability in (0.01, 0.5, 0.9):
-        np.testing.assert_array_equal(mixture.quantile(probability), (cdf < probability).sum(0))
-    close(mixture.crps(np.full(6, 7.0)), ((cdf - (k[:, None] >= 7)) ** 2).sum(0), rtol=1e-8)
 
 
 def test_far_apart_peaks_and_rows_that_are_impossible():
