@@ -166,8 +166,8 @@ TABLE = {
     "horseshoe": Written(horseshoe, (X, Y), "y", ("y",), ("X",)),
     "robust": Written(robust, (X, Y), "y", ("y",), ("X",)),
     "logistic": Written(logistic, (X, WON), "won", ("won",), ("X",)),
-    "zero-inflated": Written(zero_inflated, (X, COUNTS), None, ("counts",), ("X",)),
-    "pooled": Written(pooled, (GROUP + 5, GROUP + WON), None, ("hits",), ("at_bats",)),
+    "zero-inflated": Written(zero_inflated, (X, COUNTS), "counts", ("counts",), ("X",)),
+    "pooled": Written(pooled, (GROUP + 5, GROUP + WON), "hits", ("hits",), ("at_bats",)),
     "censored": Written(
         censored, (np.arange(N) % 4 == 0, np.ones(N), _waits), None, ("time", "above"), ("is_censored", "limit")
     ),

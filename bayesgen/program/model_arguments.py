@@ -1,0 +1,209 @@
+"""The arguments of a model as it is written: constants, the number of rows, and arrays with an axis of rows."""
+
+import abc
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, ModelError
+from bayesgen.typing import Array, Shaped
+
+from .conventions import signature_of
+from .numpy_reads import Reading
+
+OURS = ("label", "rows", "classes")  # keyword-only arguments of `GenerativeProgram.from_model`
+
+Leaves = Mapping[str, Any]  # arguments, and parts of arguments that are containers, by name
+
+
+class Text(NamedTuple):
+    """A column of text or of categories, as indices of its categories."""
+
+    codes: Shaped[np.ndarray, " n"]
+    categories: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, name: str, values: Any, categories: tuple[Any, ...] | None = None) -> "Text":
+        """The indices of a column, among its own categories unless these are given.
+
+        Raises:
+            DataError: a row without a category, or of one that is not among those given.
+        """
+        import pandas as pd
+
+        known = pd.Categorical(values).categories if categories is None else pd.Index(categories)
+        codes = known.get_indexer(pd.Index(np.asarray(values, object)))
+        if (codes < 0).any():
+            row = int(np.argmax(codes < 0))
+            among = f", and those of training are {quote_some(categories)}" if categories else ""
+            raise DataError(
+                f"The argument {name!r} has {str(np.asarray(values, object)[row])!r} in row {row}{among}: give "
+                "every row its category."
+            )
+        return cls(np.asarray(codes, np.int64), tuple(known))
+
+
+def is_text(value: Any) -> bool:
+    """Whether an argument is a column of text or of categories."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(cell, str) for cell in value))
+    return str(dtype) in ("category", "str", "string") and hasattr(value, "to_numpy")
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a container is one argument: a list of cells, or a distribution."""
+    is_cells = isinstance(value, list) and all(isinstance(cell, str | int | float) for cell in value)
+    return value is None or is_cells or isinstance(value, dist.Distribution)
+
+
+def arguments_by_name(
+    model: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, Leaves]:
+    """The model's arguments with names in place of leaves, and the leaves by name; columns as arrays."""
+    signature = signature_of(model)
+    fixed = getattr(model, "keywords", {})  # of a functools.partial
+    if clashing := [name for name in OURS if name in signature.parameters and name not in fixed]:
+        raise ModelError(
+            f"The model has the argument {clashing[0]!r}, which from_model has, too: fix it before, "
+            f"from_model(functools.partial(model, {clashing[0]}=...), ...), or rename it."
+        )
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ModelError(
+            f"The model cannot be called with these arguments: {error}. Give them as it takes them."
+        ) from None
+    bound.apply_defaults()
+    leaves: dict[str, Any] = {}
+    template = {}
+    for argument, value in bound.arguments.items():
+        is_of_names = signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD
+        template[argument] = _taken_apart("" if is_of_names else argument, value, leaves)
+    return template, leaves
+
+
+def _taken_apart(name: str, value: Any, leaves: dict[str, Any]) -> Any:
+    """An argument with names in place of its leaves, which are noted; mappings keep their order."""
+    if type(value) is dict:
+        return {key: _taken_apart(f"{name}.{key}" if name else key, part, leaves) for key, part in value.items()}
+    paths, tree = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_whole)
+    names = [f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}" if path else name for path, _ in paths]
+    leaves |= {of_leaf: _column(of_leaf, leaf) for of_leaf, (_, leaf) in zip(names, paths, strict=True)}
+    return jax.tree.unflatten(tree, names)
+
+
+def _column(name: str, value: Any) -> Any:
+    """A column or a list of cells as an array, or as it is where it is text; other values as they are."""
+    if hasattr(value, "columns"):
+        raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
+    column = np.asarray(value) if isinstance(value, list) else value
+    return column.to_numpy() if hasattr(column, "to_numpy") and not is_text(column) else column
+
+
+def put_together(template: Any, leaves: Leaves) -> Any:
+    """An argument of these leaves."""
+    if type(template) is dict:
+        return {key: put_together(part, leaves) for key, part in template.items()}
+    return jax.tree.map(leaves.__getitem__, template)
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf(abc.ABC):
+    """An argument of the model, or a part of one."""
+
+    @abc.abstractmethod
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        """Its value in a run with so many rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Leaf):
+    """What does not follow the rows."""
+
+    value: Any
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        return self.value
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse another value, given to `read`."""
+        if value is not self.value and not _is_equal(value, self.value):
+            raise DataError(
+                f"The argument {name!r} is constant, and it differs from the one that the program was made with: give "
+                "the same, or make another program."
+            )
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    """Whether constants, distributions among them, are of the same numbers; NaN equals NaN."""
+    pairs = zip(jax.tree.leaves(value), jax.tree.leaves(other), strict=False)
+    try:
+        same = [np.shape(a) == np.shape(b) and np.all((a == b) | ((a != a) & (b != b))) for a, b in pairs]
+    except (TypeError, ValueError):  # of objects that are no arrays and cannot be compared
+        return False
+    structures = {jax.tree.structure(value), jax.tree.structure(other)}
+    return len(structures) == 1 and all(same)
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberOfRows(Leaf):
+    """A whole number that is the number of rows."""
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> int:
+        return size
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows(Leaf):
+    """An array with an axis of rows.
+
+    Attributes:
+        name: of the covariate; None for an array that observed values are made of.
+        axis: the axis of the rows.
+        row_shape: the shape of a row.
+        dtype: of its values.
+        categories: of a column of text.
+        training: its values in training, where Python or NumPy reads them.
+    """
+
+    name: str | None
+    axis: int
+    row_shape: tuple[int, ...]
+    dtype: np.dtype
+    categories: tuple[Any, ...] | None
+    training: np.ndarray | None
+
+    @functools.cached_property
+    def reading(self) -> Reading | None:
+        return None if self.training is None else Reading(self.training)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
+        if self.name is None:
+            return self.in_model(jnp.ones((size, *self.row_shape), self.dtype))
+        return self.in_model(covariates[self.name])
+
+    def in_model(self, rows: Any) -> Any:
+        """Rows as the model takes them."""
+        value = jnp.moveaxis(rows, 0, self.axis) if self.axis else rows
+        return value if self.reading is None else self.reading.shown(value)
+
+    def rows_of(self, name: str, value: Any) -> Shaped[np.ndarray, "n ..."]:
+        """The rows of an argument, text as indices of the categories of training."""
+        cells = value if self.categories is None else Text.of(name, value, self.categories).codes
+        if np.ndim(cells) != 1 + len(self.row_shape):
+            raise DataError(
+                f"The argument {name!r} has {np.ndim(cells)} axes, and {1 + len(self.row_shape)} in training."
+            )
+        return np.moveaxis(np.asarray(cells), self.axis, 0)

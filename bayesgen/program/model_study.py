@@ -1,0 +1,394 @@
+"""Running a model as it is written, to see which axis is that of the rows and what its arguments are."""
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from numpyro.primitives import Messenger
+
+from bayesgen.describe import quote_some
+from bayesgen.errors import ModelError
+from bayesgen.runtime import Traced
+from bayesgen.typing import Array
+
+from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites
+from .conventions import (
+    Message,
+    Trace,
+    check_statements,
+    in_plate,
+    is_drawn,
+    is_factor,
+    is_sample,
+    log_prob,
+    samples,
+    signature_of,
+)
+from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, Text, is_text, put_together
+from .numpy_reads import Reading
+
+FEW = 32  # rows of which one is changed
+
+
+class Found(NamedTuple):
+    """What a run of the model gives; of arrays, or of what they depend on.
+
+    Attributes:
+        values: observed site -> its value.
+        log_probs: observed site -> log probabilities of its value.
+        distributions: numbers that the distributions of all sites are made of, and their scales.
+    """
+
+    values: dict[str, Any]
+    log_probs: dict[str, Any]
+    distributions: dict[str, Any]
+
+
+class Observations(Messenger):
+    """Takes note of the values of observed sites, and broadcasts their distributions to these.
+
+    Args:
+        are_drawn: whether the sites are drawn then, so that their values do not enter what depends on them.
+        plate: of the rows, where the model has none.
+        local: the latents of each row.
+    """
+
+    def __init__(self, are_drawn: bool = True, plate: numpyro.plate | None = None, local: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.are_drawn, self.plate, self.local = are_drawn, plate, local
+        self.values: dict[str, Any] = {}
+
+    def process_message(self, msg: Message) -> None:
+        """Note the value of an observed site."""
+        if msg["name"] in self.local and self.plate is not None:
+            self.plate.process_message(msg)
+        if not is_sample(msg) or not msg["is_observed"] or is_factor(msg):
+            return
+        self.values[msg["name"]] = value = jnp.asarray(msg["value"])
+        distribution = msg["fn"]
+        batch = jnp.broadcast_shapes(distribution.batch_shape, value.shape[: value.ndim - distribution.event_dim])
+        msg["fn"] = distribution.expand(batch)
+        if self.plate is not None:
+            msg["fn"] = msg["fn"].to_event(len(batch) + self.plate.dim)
+            self.plate.process_message(msg)
+        if self.are_drawn:
+            msg["value"], msg["is_observed"] = None, False  # type: ignore[typeddict-item]
+
+
+class Run(NamedTuple):
+    """A run of the model, traced.
+
+    Attributes:
+        trace: its sites.
+        observed: the sites that it observes.
+        found: `Found` of standard normal numbers and of arrays.
+    """
+
+    trace: Trace
+    observed: dict[str, Message]
+    found: Traced
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A model, and its arguments with names in place of leaves."""
+
+    model: Callable[..., object]
+    template: dict[str, Any]
+
+    def __call__(self, leaves: Leaves) -> object:
+        bound = signature_of(self.model).bind_partial()
+        bound.arguments.update(put_together(self.template, leaves))
+        return self.model(*bound.args, **bound.kwargs)
+
+    def traced(
+        self, leaves: Leaves, arrays: Mapping[str, Any], readings: Mapping[str, Reading], *, are_drawn: bool = True
+    ) -> Run:
+        """The model run with leaves of which some are arrays that are traced."""
+        runs: list[tuple[Trace, Observations]] = []
+
+        def found(numbers: Array, arrays: Mapping[str, Array]) -> Found:
+            shown = {name: readings[name].shown(a) if name in readings else a for name, a in arrays.items()}
+            observations = Observations(are_drawn)
+
+            def model(size: int) -> None:
+                with observations:
+                    self({**leaves, **shown})
+
+            trace = arbitrary_sites(model, 1, {}, numbers)
+            runs.append((trace, observations))
+            made = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
+            log_probs = {} if are_drawn else {name: log_prob(trace[name]) for name in observations.values}
+            return Found(dict(observations.values), log_probs, made)
+
+        numbers = jax.ShapeDtypeStruct((NUMBERS_OF_A_RUN,), jnp.result_type(float))
+        traced = Traced.of(found, numbers, dict(arrays))
+        trace, observations = runs[0]
+        return Run(trace, {name: trace[name] for name in observations.values}, traced)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowAxis:
+    """The axis of the rows among the batch axes of the observed sites.
+
+    Attributes:
+        axis: negative.
+        plate: the plate that it belongs to; None where the model has none, and it is the first axis of each site.
+    """
+
+    axis: int
+    plate: str | None = None
+
+    def size(self, message: Message) -> int:
+        """The number of rows of an observed site."""
+        batch = message["fn"].batch_shape
+        return batch[self.of(message)] if len(batch) >= -self.axis else 0
+
+    def of(self, message: Message) -> int:
+        """The axis in the batch shape of a site: without a plate, the first one."""
+        return self.axis if self.plate is not None else -len(message["fn"].batch_shape)
+
+    def first(self, message: Message, array: Any, event_dim: int) -> Any:
+        """An array of a site's shape with the rows first."""
+        return np.moveaxis(np.asarray(array), np.ndim(array) - event_dim + self.of(message), 0)
+
+
+def _row_axis(observed: Mapping[str, Message], rows: str | None) -> RowAxis:
+    """The axis that the observed sites share."""
+    stacks = [{frame.name: frame for frame in message["cond_indep_stack"]} for message in observed.values()]
+    common = [frame for name, frame in stacks[0].items() if all(name in stack for stack in stacks)]
+    plates = sorted({name for stack in stacks for name in stack})
+    if rows is not None:
+        frames = [frame for frame in common if frame.name == rows]
+        if not frames:
+            raise ModelError(
+                f"rows={rows!r} is no plate that all observed sites, {quote_some(observed)}, stand in; the plates of "
+                f"these sites are {plates or 'none'}."
+            )
+        return RowAxis(frames[0].dim, rows)
+    batches = {name: tuple(message["fn"].batch_shape) for name, message in observed.items()}
+    leading = {
+        name: batch[0]
+        for (name, batch), stack in zip(batches.items(), stacks, strict=True)
+        if batch and -len(batch) not in {frame.dim for frame in stack.values()}
+    }
+    if common and not leading:
+        return RowAxis(common[-1].dim, common[-1].name)  # NumPyro notes the inner plates first
+    if not plates and len(leading) == len(observed) and len(set(leading.values())) == 1:
+        return RowAxis(-min(map(len, batches.values())))
+    shown = ", ".join(
+        f"{name!r} {batches[name]}" + (f" in {[*stack]}" if stack else "")
+        for name, stack in zip(observed, stacks, strict=True)
+    )
+    raise ModelError(
+        f"Which axis is that of the rows is not clear: the observed sites have the batch shapes {shown}. Put all of "
+        "them into one plate for the rows, and give its name, rows=..., if they share several. A value that is one "
+        "event over all rows, a series or a Gaussian process, is one row of a data-free program, "
+        "GenerativeProgram(function)."
+    )
+
+
+def _assignments(options: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    """Choices of one option each, those of first options first."""
+    first = {name: several[0] for name, several in options.items()}
+    for number in range(len(options) + 1):
+        for names in itertools.combinations(options, number):
+            for others in itertools.product(*(options[name][1:] for name in names)):
+                yield first | dict(zip(names, others, strict=True))
+
+
+def _resized(value: Any, axis: int | None, size: int) -> Any:
+    """The shape of an array, or a whole number, with another number of rows."""
+    if np.ndim(value) == 0:
+        return value if axis is None else size
+    shape = list(value.shape)
+    if axis is not None:
+        shape[axis] = size
+    return jax.ShapeDtypeStruct(tuple(shape), value.dtype)
+
+
+class Study:
+    """What a model's arguments are, seen by running it with them, with a row more, and with a row changed."""
+
+    def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
+        texts = {name: Text.of(name, value) for name, value in leaves.items() if is_text(value)}
+        self.given = leaves
+        self.categories = {name: text.categories for name, text in texts.items()}
+        self.call, self.leaves = call, {**leaves, **{name: text.codes for name, text in texts.items()}}
+        self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
+        check_statements(self.trace)
+        self._check_observed()
+        self.rows = _row_axis(self.observed, rows)
+        self.size = self.rows.size(next(iter(self.observed.values())))
+        arrays = {name: np.asarray(value) for name, value in self.leaves.items() if _is_array(value)}
+        self.arrays = {name: as_number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
+        self.readings = {name: Reading(value) for name, value in self.arrays.items()}
+        self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
+        self.sources = found.sources("numbers", {name: name for name in self.arrays})
+        self.local: list[str] = []  # discrete latents of the rows
+        self.axes, other = self._axes()
+        self._check_latents(other)
+        self._check_sources()
+        self._check_alone()
+
+    def _check_observed(self) -> None:
+        if masked := [name for name in self.observed if name.removesuffix("_observed") + "_unobserved" in self.trace]:
+            raise ModelError(
+                f"The site {masked[0].removesuffix('_observed')!r} has obs_mask=: drop it, and give NaN for the values "
+                "that are missing; they are marginalised."
+            )
+        if not self.observed:
+            raise ModelError(
+                "No site of the model is observed with these arguments: give the values that obs= takes, or state the "
+                "model as a data-free program, GenerativeProgram(function)."
+            )
+
+    def _axes(self) -> tuple[dict[str, int | None], Trace]:
+        """The axis of the rows of each array, and 0 for each whole number that is their number; and a larger run."""
+        options: dict[str, tuple[Any, ...]] = {}
+        for name, value in self.leaves.items():
+            if name in self.arrays:
+                axes = tuple(axis for axis, size in enumerate(self.arrays[name].shape) if size == self.size)
+                options |= {name: (*axes, None)} if axes else {}
+            elif isinstance(value, int | np.integer) and not isinstance(value, bool) and value == self.size:
+                options[name] = (None, 0)
+        problem: Exception | None = None
+        for chosen in itertools.islice(_assignments(options), 64):
+            try:
+                larger = self._resized(chosen, self.size + 1)
+            except (TypeError, ValueError, IndexError, AssertionError) as error:  # of what the model calls
+                problem = problem or error
+                continue
+            sizes = {self.rows.size(message) for message in larger.observed.values()}
+            if sizes == {self.size + 1} and larger.observed.keys() == self.observed.keys():
+                return chosen, larger.trace
+        self._check_separate(_all_of(self.sources.values) - {"numbers"})
+        raise ModelError(
+            f"The model cannot be run with a row more than the {self.size} that it is given"
+            f"{f' ({problem})' if problem else ''}. Let all that belongs to rows come from its arguments (what NumPy "
+            "computes of them inside the model stays as it is in training), and give the plate of the rows, rows=..., "
+            "if another one is meant."
+        )
+
+    def _resized(self, axes: Mapping[str, int | None], size: int, *, are_drawn: bool = True) -> Run:
+        changed = {
+            n: _resized(v, axes.get(n), size) for n, v in self.leaves.items() if n not in self.arrays and n in axes
+        }
+        arrays = {name: _resized(value, axes.get(name), size) for name, value in self.arrays.items()}
+        return self.call.traced({**self.leaves, **changed}, arrays, self.readings, are_drawn=are_drawn)
+
+    def _check_latents(self, larger: Trace) -> None:
+        for name, message in samples(self.trace).items():
+            if name in self.observed or name not in larger:
+                continue
+            if is_factor(message) and message["fn"].batch_shape != larger[name]["fn"].batch_shape:
+                raise ModelError(
+                    f"The factor {name!r} has a value for each row: sample what it scores at a site with obs=, from a "
+                    "distribution with this log density."
+                )
+            if not is_drawn(message) or jnp.shape(message["value"]) == jnp.shape(larger[name]["value"]):
+                continue
+            if not message["fn"].support.is_discrete:
+                raise ModelError(
+                    f"The site {name!r} is a continuous latent of each row, {jnp.shape(message['value'])}: integrate "
+                    "it out, by a distribution of the observed value alone. A random walk or a Gaussian process over "
+                    "all rows is one row of a data-free program, GenerativeProgram(function)."
+                )
+            if self.rows.plate is not None and not in_plate(message, self.rows.plate):
+                raise ModelError(
+                    f"The site {name!r} is a latent of each row, and it is not in their plate {self.rows.plate!r}: "
+                    "sample it there."
+                )
+            self.local.append(name)
+
+    @property
+    def feeding(self) -> frozenset[str]:
+        """The arrays with rows that observed values are made of."""
+        return frozenset(name for name in _all_of(self.sources.values) if self.axes.get(name) is not None)
+
+    def _check_sources(self) -> None:
+        for name, sources in self.sources.values.items():
+            if not sources & self.feeding:
+                raise ModelError(
+                    f"The observed value of {name!r} is made of no argument with rows: give it to the model as one, "
+                    "and compute with it by jax.numpy."
+                )
+        self._check_separate(self.feeding)
+
+    def _check_separate(self, feeding: frozenset[str]) -> None:
+        """Refuse arguments that give observed values, and enter distributions, too."""
+        for site, parts in self.sources.distributions.items():
+            if both := sorted(feeding & _all_of(parts)):
+                raise ModelError(
+                    f"The argument {both[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
+                    "too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
+                    "pass what enters the distribution as an argument of its own (a covariate). Missing values are "
+                    "NaN, and need no mask; a series is one row of a data-free program, GenerativeProgram(function)."
+                )
+
+    def _check_alone(self) -> None:
+        """Refuse arguments of which one row enters the log probability, or the observed value, of another one."""
+        size = min(self.size, FEW)
+        if size < 2:
+            return
+        _, observed, found = self._resized(self.axes, size, are_drawn=False)
+        few = {name: _rows(value, self.axes.get(name), np.arange(size)) for name, value in self.arrays.items()}
+        numbers, feeding = arbitrary_numbers(0), self.feeding
+        for name, axis in self.axes.items():
+            if name not in few or axis is None:
+                continue
+            of_site = found.only(operator.attrgetter("values" if name in feeding else "log_probs"))
+            before, after = (of_site(numbers, {**few, name: value}) for value in (few[name], _changed(few[name], axis)))
+            for site, message in observed.items():
+                event_dim = message["fn"].event_dim if name in feeding else 0
+                first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, after))
+                if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
+                    raise ModelError(
+                        f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "
+                        f"{site!r} in other rows, as x - x.mean() does. Compute it before, x - mean, with a mean that "
+                        "stays the same for new rows."
+                    )
+
+    def leaf(self, name: str) -> Leaf:
+        """What an argument is."""
+        axis = self.axes.get(name)
+        if axis is None:
+            return Constant(self.given[name])
+        if name not in self.arrays:
+            return NumberOfRows()
+        array = self.arrays[name]
+        row_shape, covariate = np.moveaxis(array, axis, 0).shape[1:], None if name in self.feeding else name
+        return Rows(covariate, axis, row_shape, array.dtype, self.categories.get(name), self.readings[name].needed)
+
+
+def _all_of(sources: Any) -> frozenset[str]:
+    """The names of all arguments that results depend on."""
+    return frozenset().union(*jax.tree.leaves(sources))
+
+
+def _is_array(value: Any) -> bool:
+    """Whether an argument is an array of numbers that may have an axis of rows."""
+    return isinstance(value, np.ndarray | jax.Array) and value.ndim > 0 and value.dtype.kind in "iubf"
+
+
+def as_number(values: np.ndarray) -> np.ndarray:
+    """An array of real numbers in float64; others as they are."""
+    return values.astype(float) if values.dtype.kind == "f" else values
+
+
+def _rows(value: np.ndarray, axis: int | None, rows: Any) -> np.ndarray:
+    return value if axis is None else np.take(value, rows, axis)
+
+
+def _changed(value: np.ndarray, axis: int) -> np.ndarray:
+    """An array whose first row is another row, or another value if all rows are the same."""
+    rows = np.moveaxis(np.array(value), axis, 0)
+    others = np.flatnonzero((rows != rows[:1]).reshape(len(rows), -1).any(1))
+    rows[0] = rows[others[0]] if len(others) else ~rows[0] if rows.dtype.kind == "b" else rows[0] + 1
+    return np.moveaxis(rows, 0, axis)
