@@ -1,6 +1,7 @@
 """NumPyro models with `obs=` as programs: `GenerativeProgram.from_model` and `read`."""
 
 import functools
+import pathlib
 import pickle
 
 import jax
@@ -388,3 +389,21 @@ def test_predictions_without_a_label_ask_for_it():
     program = GenerativeProgram.from_model(linear, X, Y)
     with pytest.raises(DataError, match="label='y'"):
         program.log_joint(some_latents(program), program.read(X)[0])
+
+
+DOCUMENT = pathlib.Path(__file__).parents[2].joinpath("MODELS.md").read_text(encoding="utf-8")
+
+
+def test_the_series_of_the_document_is_one_row():
+    names = {}
+    exec(DOCUMENT.split("```python\n")[1].split("```")[0].replace("NUTS()", "MAP()"), names)
+    assert names["fit"].parameters["step"] == pytest.approx(np.diff(names["series"], prepend=0).std(), rel=0.2)
+
+
+def test_the_table_of_models_is_what_is_tested():
+    accepted, refused = (
+        {line.split("|")[column].strip() for line in part.splitlines() if line.startswith("| ")} - {"name", "---"}
+        for part, column in zip(DOCUMENT.split("Refused, each"), (2, 1), strict=True)
+    )
+    assert accepted == {*TABLE, mixture.__name__, annotated.__name__}
+    assert refused == set(REFUSED)
