@@ -29,7 +29,8 @@ class HiddenStates:
     """The hidden states of n sequences of up to T time steps, of S states; NaN, or -1, past the end of a sequence.
 
     Where the model has classes, states are given each class: an axis of the K classes follows that of the rows. State 0
-    of one class is unrelated to state 0 of another.
+    of one class is unrelated to state 0 of another. Steps of a discrete latent of rows, `Fit.local`, are its cells in a
+    row, and states its values.
 
     Attributes:
         site: the column, block or attribute site.

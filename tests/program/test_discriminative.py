@@ -206,6 +206,14 @@ def test_wrong_labels_and_covariates_are_refused_by_name():
     with pytest.raises(ModelError, match="needs classes="):
         bg.fit(bg.GenerativeProgram(generated), X, LABELS, method=bg.MAP())
 
+    def grouped(n, *, group):
+        effect = numpyro.sample("effect", dist.Normal(0, 1).expand([4]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Bernoulli(logits=effect[group]))
+
+    with pytest.raises(DataError, match=r"'group' has 4 in row 4.*4 entries, 0 to 3"):
+        bg.fit(bg.GenerativeProgram(grouped, classes=2), {"group": np.arange(ROWS) % 5}, LABELS, method=bg.MAP())
+
     def alone(n):
         p = numpyro.sample("p", dist.Beta(1, 1))
         with numpyro.plate("rows", n):
