@@ -102,11 +102,28 @@ def _taken_apart(name: str, value: Any, leaves: dict[str, Any]) -> Any:
 
 
 def _column(name: str, value: Any) -> Any:
-    """A column or a list of cells as an array, or as it is where it is text; other values as they are."""
+    """A column of numbers as an array; other values as they are."""
     if hasattr(value, "columns"):
         raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
-    column = np.asarray(value) if isinstance(value, list) else value
-    return column.to_numpy() if hasattr(column, "to_numpy") and not is_text(column) else column
+    return value.to_numpy() if hasattr(value, "to_numpy") and not is_text(value) else value
+
+
+def is_array(value: Any) -> bool:
+    """Whether an argument is an array of numbers that may have an axis of rows."""
+    return isinstance(value, np.ndarray | jax.Array) and value.ndim > 0 and value.dtype.kind in "iubf"
+
+
+def with_columns(leaves: Leaves) -> tuple[Leaves, dict[str, Text]]:
+    """The leaves with columns as arrays, text as indices of its categories; and the columns of text.
+
+    A list, or text, is a column if an array of numbers is as long; others are constants, such as names of columns.
+    """
+    lengths = {len(value) for value in leaves.values() if is_array(value)}
+    lengths = lengths or {len(value) for value in leaves.values() if isinstance(value, list)}
+    lists = {name for name, value in leaves.items() if isinstance(value, list) and len(value) in lengths}
+    arrays = {name: np.asarray(value) if name in lists else value for name, value in leaves.items()}
+    texts = {name: Text.of(name, value) for name, value in arrays.items() if is_text(value) and len(value) in lengths}
+    return {**arrays, **{name: text.codes for name, text in texts.items()}}, texts
 
 
 def put_together(template: Any, leaves: Leaves) -> Any:

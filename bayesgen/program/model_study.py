@@ -30,7 +30,7 @@ from .conventions import (
     samples,
     signature_of,
 )
-from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, Text, is_text, put_together
+from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, is_array, put_together, with_columns
 from .numpy_reads import Reading
 
 FEW = 32  # rows of which one is changed
@@ -217,16 +217,15 @@ class Study:
     """What a model's arguments are, seen by running it with them, with a row more, and with a row changed."""
 
     def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
-        texts = {name: Text.of(name, value) for name, value in leaves.items() if is_text(value)}
-        self.given = leaves
+        self.call, self.given = call, leaves
+        self.leaves, texts = with_columns(leaves)
         self.categories = {name: text.categories for name, text in texts.items()}
-        self.call, self.leaves = call, {**leaves, **{name: text.codes for name, text in texts.items()}}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
         check_statements(self.trace)
         self._check_observed()
         self.rows = _row_axis(self.observed, rows)
         self.size = self.rows.size(next(iter(self.observed.values())))
-        arrays = {name: np.asarray(value) for name, value in self.leaves.items() if _is_array(value)}
+        arrays = {name: np.asarray(value) for name, value in self.leaves.items() if is_array(value)}
         self.arrays = {name: as_number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
         self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
@@ -370,11 +369,6 @@ class Study:
 def _all_of(sources: Any) -> frozenset[str]:
     """The names of all arguments that results depend on."""
     return frozenset().union(*jax.tree.leaves(sources))
-
-
-def _is_array(value: Any) -> bool:
-    """Whether an argument is an array of numbers that may have an axis of rows."""
-    return isinstance(value, np.ndarray | jax.Array) and value.ndim > 0 and value.dtype.kind in "iubf"
 
 
 def as_number(values: np.ndarray) -> np.ndarray:

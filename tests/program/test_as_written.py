@@ -143,22 +143,24 @@ def test_numbers_that_count_the_rows_follow_them():
 
 
 def test_arguments_in_mappings_keep_their_names_and_order():
-    def columns(y=None, *, prior, **columns):
+    def columns(y=None, *, prior, kinds, **columns):
+        assert kinds == ["line", "square"]  # a list of text that is no column
         slopes = numpyro.sample("slopes", prior.expand([len(columns)]).to_event(1))
         mean = sum(slope * column for slope, column in zip(slopes, columns.values(), strict=True))
         numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
+    kinds = ["line", "square"]
     names = [f"x{index}" for index in range(30, 0, -1)]  # more than there are choices to try of what follows the rows
     values = {name: X[:, 0] ** (index % 3) for index, name in enumerate(names)}
-    program = GenerativeProgram.from_model(columns, Y, prior=dist.Normal(0.0, 2.0), label="y", **values)
+    program = GenerativeProgram.from_model(columns, Y, prior=dist.Normal(0.0, 2.0), kinds=kinds, label="y", **values)
     assert program.covariates == tuple(names)
-    rows, labels = program.read(Y, prior=dist.Normal(0.0, 2.0), **values)
+    rows, labels = program.read(Y, prior=dist.Normal(0.0, 2.0), kinds=kinds, **values)
     slopes = np.arange(30.0)
     mean = sum(map(np.multiply, slopes, values.values()))
     expected = scipy.stats.norm(mean, 1).logpdf(Y).sum() + scipy.stats.norm(0, 2).logpdf(slopes).sum()
     np.testing.assert_allclose(program.log_density({"slopes": slopes}, rows, labels), expected, rtol=1e-10)
     with pytest.raises(DataError, match="'prior' is constant, and it differs"):
-        program.read(Y, prior=dist.Normal(0.0, 3.0), **values)
+        program.read(Y, prior=dist.Normal(0.0, 3.0), kinds=kinds, **values)
 
 
 def test_the_rows_are_the_plate_that_is_named():
