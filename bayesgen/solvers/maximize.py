@@ -114,7 +114,7 @@ def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool 
     Raises:
         FitError: where the density is finite nowhere.
     """
-    optima = climb(evaluator, starts)
+    optima = climb(evaluator, starts, least_gain=AGREEMENT)  # there may be no peak, and samplers can do without
     peaks = [peak for peak in (_as_peak(evaluator, optimum) for optimum in optima) if peak is not None]
     if not peaks:
         return optima[0]
@@ -126,8 +126,10 @@ def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool 
     return dataclasses.replace(main, num_modes=len(masses))
 
 
-def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:
+def climb(evaluator: Evaluator, starts: Iterable[Vector], least_gain: float = 0.0) -> list[Optimum]:
     """The distinct optima above starting points, the highest first.
+
+    A route ends where its last climb has gained no more than `least_gain` and no peak is near.
 
     Raises:
         FitError: where the density is finite at none of them.
@@ -148,7 +150,7 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector]) -> list[Optimum]:
             if not route.is_over:
                 following.append(route)
                 continue
-            optimum = _end(evaluator, route)
+            optimum = _end(evaluator, route, least_gain)
             if optimum.status is Status.UNFINISHED and route.num_rounds < ROUNDS:
                 assert optimum.curvature is not None
                 following.append(_Route.begin(optimum, optimum.curvature.axes(), route.num_rounds + 1))
@@ -250,7 +252,7 @@ def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
     ]
 
 
-def _end(evaluator: Evaluator, route: _Route) -> Optimum:
+def _end(evaluator: Evaluator, route: _Route, least_gain: float) -> Optimum:
     """The end of a climb; `Status.UNFINISHED` where another one may come higher."""
     before, vector = route.origin.value, route.vector
     value, gradient = evaluator.at(vector)
@@ -260,7 +262,8 @@ def _end(evaluator: Evaluator, route: _Route) -> Optimum:
     decrement = _decrement(optimum)
     if decrement <= (1e-10 if value <= before else 1e-17):  # rounding ends the search where it gains nothing
         return dataclasses.replace(optimum, status=Status.CONVERGED)
-    is_last = (np.isinf(decrement) and bool(route.climb.is_converged)) or value <= before
+    is_peakless = np.isinf(decrement) and (bool(route.climb.is_converged) or value - before <= least_gain)
+    is_last = is_peakless or value <= before
     return optimum if is_last else dataclasses.replace(optimum, status=Status.UNFINISHED)
 
 

@@ -87,8 +87,8 @@ def test_normal_evidence_by_integration():
     mean = 0.6 + 13 * np.sqrt(variance) * np.linspace(-1, 1, 401)
     prior = stats.invgamma.pdf(variance, 2.6, scale=1.3) * stats.norm.pdf(mean, 0.5, np.sqrt(variance / 0.7))
     density = prior * np.prod([stats.norm.pdf(row, mean, np.sqrt(variance)) for row in rows], axis=0)
-    of_variance = variance[:, 0] * integrate.simpson(density, mean)
-    expected = integrate.simpson(of_variance, np.log(variance[:, 0]))
+    of_variance = variance[:, 0] * integrate.simpson(density, x=mean)
+    expected = integrate.simpson(of_variance, x=np.log(variance[:, 0]))
     close(np.exp(family.log_evidence(rows)), expected, rtol=1e-5)
 
 
