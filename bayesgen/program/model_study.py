@@ -66,9 +66,11 @@ class Observations(Messenger):
 
     def process_message(self, msg: Message) -> None:
         """Note the value of an observed site."""
+        if not is_sample(msg) or is_factor(msg):
+            return
         if msg["name"] in self.local and self.plate is not None:
             self.plate.process_message(msg)
-        if not is_sample(msg) or not msg["is_observed"] or is_factor(msg):
+        if not msg["is_observed"]:
             return
         self.values[msg["name"]] = value = jnp.asarray(msg["value"])
         distribution = msg["fn"]

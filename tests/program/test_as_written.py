@@ -13,6 +13,7 @@ import numpyro.infer
 import pandas as pd
 import pytest
 import scipy.stats
+from numpyro.contrib.control_flow import scan
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
 
@@ -337,6 +338,10 @@ REFUSED = {
     "a random walk": (
         lambda b, x, y: normal(numpyro.sample("walk", WALK(1.0, num_steps=len(x))), y),
         "'walk' is a continuous latent of each row",
+    ),
+    "a scan": (
+        lambda b, x, y: scan(lambda level, step: (normal(level, step), None), b, jnp.asarray(y)),
+        "a series is one row of a data-free program",
     ),
     "a Gaussian process": (
         lambda b, x, y: numpyro.sample("y", dist.MultivariateNormal(b * x, jnp.eye(len(x))), obs=y),
