@@ -297,7 +297,7 @@ def summarize_tables(
         rows = encoded_rows(model, schema, chunk)
         found = summaries_of_rows(model, schema, rows, keeps_rows)
         ranged = schema.ranges.keys() & rows.covariates.keys()
-        widened = schema.widened({name: rows.covariates[name] for name in ranged})
+        widened = schema.widened({name: rows.covariates[name] for name in ranged}) if ranged else schema
         missing = found.unlabelled_places
         if missing is not None:  # by their positions in the data as given
             missing = num_rows + (missing + part.start if chunk.kept is None else chunk.kept[missing])
@@ -310,7 +310,7 @@ def summarize_tables(
                 try:
                     chunks = functools.partial(of_rows, table), row_chunks(schema, table)
                     for found in (in_threads if model.in_threads else map)(*chunks):
-                        schema = schema.widened(found.schema.ranges)
+                        schema = schema.widened(found.schema.ranges) if found.schema.ranges else schema
                         places.extend([] if found.unlabelled_places is None else [found.unlabelled_places])
                         kept.extend([] if found.rows is None else [found.rows])
                         yield found.statistics
