@@ -273,11 +273,12 @@ def fit_many(
         progress: whether to show progress on standard error; None means in a terminal.
         device: as `fit` takes it.
 
-    Exact and point fits of complete data are made by one compiled call, other fits one by one;
-    `batch.attributes["path"]` says which.
+    Exact and point fits of complete data are made by one compiled call. Chains of `NUTS` run side by side, as far as
+    coordinates whiten the posteriors; other fits are made one by one. `batch.attributes["path"]` says which.
 
     Raises:
         DataError: weights of another shape; columns that differ between sets.
+        FitError: draws that do not fit the memory of the machine; no set that can be fitted.
 
     If the fit of a single set is refused, `batch.refused` holds its error, by the index of the set.
 
