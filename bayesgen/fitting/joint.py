@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
@@ -68,6 +69,16 @@ class JointMethod(Method, abc.ABC):
     def prior(self) -> Prior:
         """The log prior density that is added to log-likelihoods: in the coordinates that are reported, or none."""
         return Prior.PARAMETERS if self.has_prior else Prior.NONE
+
+    def refusal(self, problem: ProgramProblem) -> str | None:
+        """Continuous latents of each row: a maximum over them says nothing of the rest."""
+        if not problem.samples_rows:
+            return None
+        named = quote_some([name for name, _ in problem.program.structure.continuous_local])
+        return (
+            f"{type(self).__name__}() does not integrate out the continuous latents of each row, {named}. Use NUTS(), "
+            "which samples them with the rest."
+        )
 
     def has_closed_form(self, conjugate: Conjugate) -> bool:
         return self.starts is None and conjugate.is_closed

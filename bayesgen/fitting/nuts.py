@@ -21,8 +21,16 @@ from bayesgen.posteriors import (
     warn_of_convergence,
     warn_of_switching,
 )
-from bayesgen.program import GenerativeProgram, OfStatistics, Prior, ProgramDensity, dispersed_starts, saturated_sites
-from bayesgen.runtime import TABLE_CELLS, as_key, placed
+from bayesgen.program import (
+    GenerativeProgram,
+    OfStatistics,
+    Prior,
+    ProgramDensity,
+    WithRowLatents,
+    dispersed_starts,
+    saturated_sites,
+)
+from bayesgen.runtime import TABLE_CELLS, as_key, memory, placed
 from bayesgen.solvers import (
     Chains,
     Sample,
@@ -96,6 +104,13 @@ class NUTS(Method):
                     f"those of {name!r} are {summary.num_groups:,}: each takes a Cholesky factor at every step of "
                     "every chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
                 )
+        needed = self.bytes_kept(problem) if problem.samples_rows else 0.0
+        if needed > memory() / 2:
+            return (
+                f"The draws of the latents of {problem.data.statistics.total_weight:,.0f} rows take "
+                f"{needed / 2**30:,.0f} GB, and this machine has {memory() / 2**30:,.0f}. Lower num_samples or "
+                "num_chains, or integrate the latents of the rows out in the program."
+            )
         return None
 
     def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
@@ -105,10 +120,15 @@ class NUTS(Method):
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
         density, moving, start = self.density(problem)
-        chains = self.chains(density, lambda: _starts(moving, start, problem.seed), problem.seed, problem.progress)
+
+        def starts() -> Float[np.ndarray, "starts D"]:
+            of_program = _starts(moving, start, problem.seed)
+            return np.pad(of_program, ((0, 0), (0, density.dimension - of_program.shape[1])))  # rows' latents at 0
+
+        chains = self.chains(density, starts, problem.seed, problem.progress)
         return fit_of_draws(self, problem, moving, chains.values, chains.stats, about(chains), chains.warnings)
 
-    def density(self, problem: ProgramProblem) -> tuple[ProgramDensity, GenerativeProgram, ParameterArrays | None]:
+    def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:
         """The log density that is sampled, its program, and a process near its mode, if one is known.
 
         Raises:
@@ -117,7 +137,11 @@ class NUTS(Method):
         program, start, conjugate = problem.program, _start(problem), problem.conjugate
         near = conjugate.moment_estimates(problem.data.statistics) if start is None and conjugate is not None else start
         moving = program if near is None else program.reparametrised(near)
-        density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
+        density: LogDensity
+        if problem.samples_rows:
+            density = WithRowLatents.of(moving, problem.data.statistics)
+        else:
+            density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
@@ -126,7 +150,9 @@ class NUTS(Method):
         return density, moving, start
 
     def bytes_kept(self, problem: ProgramProblem) -> float:
-        latents = sum(math.prod(shape) for _, shape in problem.program.structure.latents)
+        latents: float = sum(math.prod(shape) for _, shape in problem.program.structure.latents)
+        if problem.samples_rows:
+            latents += problem.data.statistics.total_weight * problem.program.structure.num_free_local
         return 2 * 8 * self.num_chains * self.num_samples * latents  # latents and parameters
 
     def solvers_of(self, problems: Sequence[ProgramProblem]) -> list[Callable[[], Fit]]:

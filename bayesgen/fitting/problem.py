@@ -99,6 +99,11 @@ class ProgramProblem(Problem[Fit]):
         return self.data.model.conjugate(self.data.scaled_schema)
 
     @property
+    def samples_rows(self) -> bool:
+        """Whether the program has continuous latents of each row, which are sampled with the others."""
+        return self.conjugate is None and bool(self.program.structure.continuous_local)
+
+    @property
     def statistics(self) -> SufficientStatistics:
         """The statistics, padded for compiled densities."""
         return self.data.statistics.padded()

@@ -136,7 +136,7 @@ def site_of_states(fit: TrainedProgram, site: str | None, *, local: bool = False
             "The members of an average have states of their own: ask one, fit.best.states(X, rule=...)."
         )
     sites = () if fit.concrete.response is not None else sites_with_states(fit.program)
-    sites = fit.program.local if local else sites
+    sites = tuple(fit.program.structure.joint_values()) if local else sites
     if not sites and local:
         raise ModelError(
             f"{type(fit.model).__name__} has no discrete latents of its rows: they are sites of one's own program, "

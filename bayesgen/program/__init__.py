@@ -33,6 +33,7 @@ from .joint import (
 )
 from .model import ConcreteModel, Model, Recipe, Response
 from .pytree import PytreeFunction
+from .row_latents import WithRowLatents
 from .rows import read_rows
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
 from .structure import Plan, Program
@@ -54,6 +55,7 @@ __all__ = [
     "Recipe",
     "Reduction",
     "Response",
+    "WithRowLatents",
     "are_exchangeable",
     "at_free",
     "average_states",

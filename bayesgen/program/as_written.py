@@ -31,7 +31,7 @@ class AsWritten:
         leaves: its arguments by name.
         rows: the axis of the rows.
         plate: name of the plate of the rows.
-        local: names of the discrete latents of each row.
+        local: names of the latents of each row.
     """
 
     call: Call

@@ -199,7 +199,7 @@ def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStac
 
 
 def check_local(inside: Trace, local: Collection[str], label: str | None, plate: str) -> None:
-    """Refuse local latents that are no sites of the rows, or have no finite support of a known size."""
+    """Refuse local latents that are no sites of the rows, or discrete without a finite support of a known size."""
     for name in local:
         if name not in inside or name == label:
             others = [other for other in inside if other != label]
@@ -207,7 +207,7 @@ def check_local(inside: Trace, local: Collection[str], label: str | None, plate:
                 f"local= names {name!r}, and latents of rows are sites of the plate {plate!r} other than the label: "
                 f"{others}."
             )
-        if value_range(inside[name]["support"]) is None:
+        if inside[name]["support"].is_discrete and value_range(inside[name]["support"]) is None:
             raise ModelError(
                 f"The local latent {name!r} is {type(innermost(inside[name]['fn'])).__name__}, whose values are not "
                 "whole numbers of a known range, so they cannot be summed out. Use Categorical, Bernoulli, or another "

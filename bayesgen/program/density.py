@@ -18,8 +18,9 @@ from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
 from bayesgen.statistics import SufficientStatistics, is_traced
 from bayesgen.typing import Array, Float, Int
 
-from .evaluation import Evaluation, class_table, evaluate, evaluate_classes, unconstrain
+from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
+from .marginal import class_table
 from .structure import Arrays, Program, Structure
 
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds

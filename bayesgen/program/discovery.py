@@ -96,8 +96,8 @@ def discover(program: Program) -> Discovery:
     )
     if structure.num_joint_values > MOST_JOINT_VALUES:
         raise ModelError(
-            f"The local latents {quote_some(program.local)} have {structure.num_joint_values:,} joint values in a row, "
-            f"and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
+            f"The local latents {quote_some([*structure.joint_values()])} have {structure.num_joint_values:,} joint "
+            f"values in a row, and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
         )
     supports = {name: _untraced(base_support(message["support"])) for name, message in samples(first).items()}
     return Discovery(structure, supports, values, sizes[0])
@@ -226,7 +226,10 @@ def _site(message: Message, axis: int) -> Site:
 
 
 def _local(site: Site, message: Message) -> Site:
-    """The shape of a local latent, and its values."""
+    """The shape of a local latent, and its values, or the shape of its unconstrained value."""
+    if not site.discrete:
+        shape = biject_to(message["support"]).inverse_shape(tuple(message["fn"].shape()))
+        return dataclasses.replace(site, free_event=shape[len(site.batch_shape) :])
     bounds = value_range(message["support"])
     assert bounds is not None, "checked by `check_local`"
     return dataclasses.replace(site, values=range(bounds[0], bounds[1] + 1))
@@ -239,7 +242,6 @@ def _unconstrained_shape(program: Program, message: Message, at_other_size: Mess
         raise _refusal(
             program,
             f"The latent site {message['name']!r} has the shape {shape}, and {other_shape} where there are more rows: "
-            "a latent for each row is not supported. Sum it out, or, if it is an attribute, sample it in the plate "
-            f"{plate!r}.",
+            f"a latent or an attribute of each row is sampled in the plate {plate!r}, and local=(...) names latents.",
         )
     return tuple(biject_to(message["support"]).inverse_shape(tuple(shape)))

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.nn import log_sigmoid
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import gammaln
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from numpyro.distributions.transforms import biject_to
 
-from bayesgen.data import Rows
 from bayesgen.runtime import VANISHING
 from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
@@ -244,6 +243,7 @@ class Evaluation:
         label: the label site, or None.
         axis: the instance axis among the batch axes (negative).
         observed: masks of the observed cells, for sites with missing ones.
+        local_log_jacobian: log-Jacobian of the unconstrained local latents of each row (0 without them).
     """
 
     latents: dict[str, Array]
@@ -256,6 +256,7 @@ class Evaluation:
     label: Message | None
     axis: int
     observed: dict[str, Bool[Array, "..."]] = dataclasses.field(default_factory=dict)
+    local_log_jacobian: Float[Array, "*n"] | float = 0.0
 
     def conditional(self, name: str) -> Conditional | None:
         """Likelihood and parameters of a site's distributions; None where no likelihood is registered."""
@@ -274,16 +275,19 @@ class Evaluation:
     def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
         """Site -> log probability of the observed cells, or of the label, of each row."""
         return {
-            name: self._by_row(self._log_prob(name)) if name in self.sites else self.label_log_probs for name in names
+            name: by_row(self._log_prob(name), self.axis) if name in self.sites else self.label_log_probs
+            for name in names
         }
 
     def _log_prob(self, name: str) -> Float[Array, "..."]:
         message, observed = self.sites[name], self.observed.get(name)
         return log_prob(message) if observed is None else log_prob_of_site(message, observed)
 
-    def _by_row(self, log_probs: Float[Array, "..."]) -> Float[Array, " n"]:
-        position = log_probs.ndim + self.axis
-        return jnp.moveaxis(log_probs, position, 0).reshape(log_probs.shape[position], -1).sum(-1)
+
+def by_row(log_probs: Float[Array, "..."], axis: int) -> Float[Array, " n"]:
+    """Sums over the rows, whose axis this is among the batch axes."""
+    position = log_probs.ndim + axis
+    return jnp.moveaxis(log_probs, position, 0).reshape(log_probs.shape[position], -1).sum(-1)
 
 
 def evaluate(
@@ -295,6 +299,7 @@ def evaluate(
     *,
     unconstrained: bool = False,
     observed: Arrays | None = None,
+    free_local: Arrays | None = None,
 ) -> Evaluation:
     """The program run with latents, labels and attributes given.
 
@@ -306,10 +311,13 @@ def evaluate(
         covariates: name -> (n, ...); ones by default.
         unconstrained: whether the latents are unconstrained values.
         observed: site -> mask of the observed cells, of the shape of its values, for sites with missing ones.
+        free_local: continuous local latent -> its unconstrained values, (n, ...), in place of those in `attributes`.
     """
     structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
     masks = {name: structure.attribute[name].mask_of_site(mask) for name, mask in (observed or {}).items()}
-    trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks)
+    local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
+    trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
+    jacobians = [_local_log_jacobian(trace[name], values, structure.axis) for name, values in local.items()]
     priors = [
         _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
@@ -327,7 +335,12 @@ def evaluate(
         label=label,
         axis=structure.axis,
         observed=masks,
+        local_log_jacobian=sum(jacobians, start=0.0),
     )
+
+
+def _local_log_jacobian(message: Message, free: Float[Array, "..."], axis: int) -> Float[Array, " n"]:
+    return by_row(biject_to(message["fn"].support).log_abs_det_jacobian(free, message["value"]), axis)
 
 
 def evaluate_classes(
@@ -341,7 +354,7 @@ def evaluate_classes(
 
 def unconstrain(program: Program, latents: Arrays) -> dict[str, Array]:
     """Unconstrained values of constrained latents."""
-    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False, {})
+    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False, {}, {})
     return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.latents}
 
 
@@ -353,6 +366,7 @@ def _sites_at(
     covariates: Arrays,
     unconstrained: bool,
     masks: Arrays,
+    free_local: Arrays,
 ) -> Trace:
     structure, size = program.structure, len(codes)
     sites = structure.attributes + structure.local
@@ -364,6 +378,8 @@ def _sites_at(
         name = message["name"]
         if unconstrained and name in latents:
             return at_free(message["fn"], latents[name]).value
+        if name in free_local:
+            return biject_to(message["fn"].support)(free_local[name])
         if name in masks:
             return with_possible_values(message["fn"], given[name], masks[name])
         return latents[name] if name in latents else given.get(name)
@@ -389,41 +405,3 @@ def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentV
     latent, scale = at_free(message["fn"], free), 1.0 if message["scale"] is None else message["scale"]
     scaled = scale * latent.log_prob if jnp.ndim(scale) == 0 else log_prob(message).sum()
     return latent._replace(log_prob=scaled)
-
-
-def class_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
-    """Log probability of these sites of each row under each class, local latents summed out.
-
-    That of attributes is of their observed cells, that of the label of the class itself.
-    """
-    table = joint_table(program, latents, rows, names)
-    return logsumexp(table, axis=2) if program.local else table[..., 0]
-
-
-def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K J"]:
-    """Log probability of these sites of each row under each class and joint value of the local latents.
-
-    The program is run with copies of a row, one under each class and joint value, and mapped over the rows: terms that
-    depend on latents alone (a Cholesky factor, say) are computed for the copies and not once a row.
-    """
-    shape = program.num_classes, program.structure.num_joint_values
-    label = program.label if program.label in names and not program.local else None
-    others = [name for name in names if name != label]
-    codes, joint = (index.ravel() for index in np.indices(shape))
-    local = {name: values[joint] for name, values in program.structure.joint_values().items()}
-
-    def at(row: tuple[Arrays, Arrays, Arrays], codes: Int[np.ndarray, " copies"], local: Arrays) -> Evaluation:
-        values, given, masks = jax.tree.map(lambda cell: jnp.broadcast_to(cell, (len(codes), *jnp.shape(cell))), row)
-        return evaluate(program, latents, jnp.asarray(codes), {**values, **local}, given, observed=masks)
-
-    def of_row(row: tuple[Arrays, Arrays, Arrays]) -> Float[Array, "K J"]:
-        total = jnp.zeros(len(codes))
-        if label is not None:  # its distribution is that of all classes: one copy of the row has it
-            message = at(row, codes[:1], {}).label
-            assert message is not None
-            total += log_prob({**message, "value": program.structure.label_values(codes)}).reshape(-1)
-        if others:
-            total += sum(at(row, codes, local).row_log_probs(others).values())
-        return total.reshape(shape)
-
-    return jax.vmap(of_row)((rows.values, rows.covariates, rows.observed))

@@ -71,15 +71,20 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     Args:
         function: `function(n, *, covariates...)`, any NumPyro program that follows the conventions: no `obs=`, no
-            `numpyro.param`, no subsampling, no continuous latent per row, attributes not reparametrised. It is traced
-            when the program is made, so that Python's `if` and NumPy see no sampled value: use `jnp.where` and
-            `jax.numpy`. With covariates it is traced and checked once data show their shapes, in `fit` at the latest;
-            before that, each covariate is taken as one real number a row.
+            `numpyro.param`, no subsampling, attributes not reparametrised. It is traced when the program is made, so
+            that Python's `if` and NumPy see no sampled value: use `jnp.where` and `jax.numpy`. With covariates it is
+            traced and checked once data show their shapes, in `fit` at the latest; before that, each covariate is taken
+            as one real number a row.
         label: name of the label site, or None for a program without one.
         classes: the labels in the order of the label site's values 0 to K - 1, or their number K. Not for label=None,
             and not for a label that is a number.
-        local: names of the discrete latents of each row, sites in the plate that the data do not have. They are summed
-            out, by log-sum-exp over up to 256 joint values a row; `Fit.local` is their posterior.
+        local: names of the latents of each row, sites in the plate that the data do not have. Discrete ones are summed
+            out, by log-sum-exp over up to 256 joint values a row; `Fit.local` is their posterior. Continuous ones
+            (random effects, abilities) are sampled by `NUTS` with the rest, and `fit.parameters` has those of the
+            training rows, a row of weight 2 as two rows. In prediction they are integrated out: a single number in a
+            row by quadrature, to about 1e-6 where densities are smooth, up to four by importance sampling with 512
+            points a draw, whose errors are part of the standard errors of averages over draws. A plug-in answer has
+            no such error: p(x, y | Q) is known to about 1 % there.
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
             continuous label is an attribute that is missing in new rows: `predict` gives its distribution. So is a
             count, such as that of a Poisson or a binomial distribution, unless it has classes.

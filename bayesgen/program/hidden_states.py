@@ -14,8 +14,9 @@ from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, over_chunks,
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .evaluation import evaluate_classes, joint_table
+from .evaluation import evaluate_classes
 from .joint import known_latents, log_joint_of, ratio_of_batches
+from .marginal import joint_table
 from .structure import Arrays, Program
 
 

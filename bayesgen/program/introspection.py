@@ -189,7 +189,8 @@ def find_class_axes(traces: Traces) -> dict[str, int]:
     changed = [_changed(first.latents, second.latents, change) for change in changes]
     latents = jax.tree.map(lambda *values: np.stack(values), first.latents, *changed)
     rows = traces.rows(first, num_classes)
-    rows |= {name: np.zeros_like(rows[name]) for name in traces.program.local}  # no entry of theirs is that of a class
+    # no value of a discrete latent is that of a class
+    rows |= {name: np.zeros_like(rows[name]) for name in traces.program.structure.joint_values()}
     moved, deterministics_moved = _effects(traces, latents, rows)
     axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
     of_latents = set(axes.items())

@@ -16,7 +16,8 @@ from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_ch
 from bayesgen.statistics import Reference, few, first_rows, median_of_draws
 from bayesgen.typing import Array, Float, Shaped
 
-from .evaluation import Evaluation, class_table, evaluate_classes
+from .evaluation import Evaluation, evaluate_classes
+from .marginal import class_table
 from .structure import Arrays, Program
 
 

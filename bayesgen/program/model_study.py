@@ -232,7 +232,7 @@ class Study:
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
         self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
         self.sources = found.sources("numbers", {name: name for name in self.arrays})
-        self.local: list[str] = []  # discrete latents of the rows
+        self.local: list[str] = []  # latents of the rows
         self.axes, other = self._axes()
         self._check_latents(other)
         self._check_sources()
@@ -295,11 +295,11 @@ class Study:
                 )
             if not is_drawn(message) or jnp.shape(message["value"]) == jnp.shape(larger[name]["value"]):
                 continue
-            if not message["fn"].support.is_discrete:
+            if message["fn"].event_shape != larger[name]["fn"].event_shape:
                 raise ModelError(
-                    f"The site {name!r} is a continuous latent of each row, {jnp.shape(message['value'])}: integrate "
-                    "it out, by a distribution of the observed value alone. A random walk or a Gaussian process over "
-                    "all rows is one row of a data-free program, GenerativeProgram(function)."
+                    f"The site {name!r} has one value for all rows together, {jnp.shape(message['value'])}: a random "
+                    "walk or a Gaussian process over all rows is one row of a data-free program, "
+                    "GenerativeProgram(function)."
                 )
             if self.rows.plate is not None and not in_plate(message, self.rows.plate):
                 raise ModelError(

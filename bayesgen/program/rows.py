@@ -297,10 +297,9 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
     if missing or extra:
         raise DataError(
             f"The data must have one column for each site of the program: missing {missing}, not in the program "
-            f"{extra}. Name the columns like the sites. A discrete latent of each row is no column where local=(...) "
-            "names it. Another site of the plate that is no column (a continuous latent for each row, or an attribute "
-            "that was reparametrised and so goes by another name) is not supported: integrate it out, or sample the "
-            "attribute itself."
+            f"{extra}. Name the columns like the sites. A latent of each row is no column where local=(...) names it. "
+            "Another site of the plate that is no column (an attribute that was reparametrised and so goes by another "
+            "name) is not supported: sample the attribute itself."
         )
     return {name: table.column(name) for name in wanted}
 

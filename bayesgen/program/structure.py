@@ -17,6 +17,7 @@ from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .conventions import arguments_of
+from .integration import num_points
 from .pytree import Definition, PytreeFunction
 
 
@@ -48,7 +49,8 @@ class Site:
         discrete: whether the support is discrete.
         whole_axes: number of last axes that form one event, whose cells are missing together or not at all.
         steps: the time steps of sequences; None for other events.
-        values: of a cell of a discrete latent of the row; None for attributes.
+        values: of a cell of a discrete latent of the row; None for other sites.
+        free_event: the event shape of the unconstrained value of a continuous latent of the row; None for other sites.
     """
 
     batch_shape: tuple[int, ...]
@@ -58,6 +60,7 @@ class Site:
     whole_axes: int = 0
     steps: TimeSteps | None = None
     values: range | None = None
+    free_event: tuple[int, ...] | None = None
 
     @property
     def position(self) -> int:
@@ -67,9 +70,16 @@ class Site:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row, the instance axis removed."""
-        batch = list(self.batch_shape)
-        del batch[self.position]
-        return (*batch, *self.event_shape)
+        return (*self._batch_of_row, *self.event_shape)
+
+    @property
+    def free_row_shape(self) -> tuple[int, ...]:
+        """Shape of the unconstrained value of one row."""
+        return (*self._batch_of_row, *(self.free_event or ()))
+
+    @property
+    def _batch_of_row(self) -> tuple[int, ...]:
+        return self.batch_shape[: self.position] + self.batch_shape[self.position + 1 :]
 
     @property
     def step_axis(self) -> int:
@@ -114,7 +124,7 @@ class Structure:
         latents: (site, the shape of its unconstrained value).
         deterministics: names of the deterministic sites outside the plate of the rows.
         covariates: (name, shape and dtype).
-        local: (site, its shape) of the discrete latents of each row.
+        local: (site, its shape) of the latents of each row.
     """
 
     plate: str
@@ -128,16 +138,36 @@ class Structure:
 
     @property
     def num_joint_values(self) -> int:
-        """The number of joint values of the local latents of a row; 1 where there are none."""
-        return math.prod(len(site.values or ()) ** math.prod(site.row_shape) for _, site in self.local)
+        """The number of joint values of the discrete local latents of a row; 1 where there are none."""
+        return math.prod(len(site.values) ** math.prod(site.row_shape) for _, site in self.local if site.values)
+
+    @property
+    def continuous_local(self) -> tuple[tuple[str, Site], ...]:
+        """(site, its shape) of the continuous latents of each row."""
+        return tuple((name, site) for name, site in self.local if site.free_event is not None)
+
+    @property
+    def num_free_local(self) -> int:
+        """The number of unconstrained coordinates of the continuous latents of a row."""
+        return sum(math.prod(site.free_row_shape) for _, site in self.continuous_local)
+
+    def free_local(self, vectors: Float[Array, "n D"]) -> dict[str, Float[Array, "n ..."]]:
+        """Continuous local latent -> its unconstrained values, from the vectors that hold all of a row."""
+        values, start = {}, 0
+        for name, site in self.continuous_local:
+            size = math.prod(site.free_row_shape)
+            values[name] = vectors[:, start : start + size].reshape(len(vectors), *site.free_row_shape)
+            start += size
+        return values
 
     def joint_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
-        """Local latent -> its value in each of their joint values."""
-        sizes = [len(site.values or ()) for _, site in self.local for _ in range(math.prod(site.row_shape))]
+        """Discrete local latent -> its value in each of their joint values."""
+        sizes = [len(site.values) for _, site in self.local if site.values for _ in range(math.prod(site.row_shape))]
         cells = iter(np.unravel_index(np.arange(self.num_joint_values), sizes) if sizes else ())
         found = {}
         for name, site in self.local:
-            assert site.values is not None
+            if site.values is None:
+                continue
             of_site = np.stack([next(cells) for _ in range(math.prod(site.row_shape))], axis=1)
             found[name] = site.values.start + of_site.reshape(-1, *site.row_shape)
         return found
@@ -185,7 +215,7 @@ class Program(abc.ABC):
         label: name of the label site, or None for a program without classes.
         classes: the labels in the order of the label site's values; none for a program without classes.
         response_site: name of the site of a continuous label, which is one of the attributes; None without one.
-        local: names of the discrete latents of each row, which the data do not have.
+        local: names of the latents of each row, which the data do not have.
         known_covariates: (name, shape and dtype), as seen in data; None before any data are seen.
     """
 
@@ -259,13 +289,16 @@ class Program(abc.ABC):
 
     @property
     def num_cases(self) -> int:
-        """The number of classes times that of the joint values of local latents: evaluations of a row."""
-        return self.num_classes * self.structure.num_joint_values
+        """The number of classes, times joint values or points of the local latents: evaluations of a row."""
+        structure = self.structure
+        return self.num_classes * structure.num_joint_values * num_points(structure.num_free_local)
 
     @property
     def hides_states(self) -> bool:
-        """Whether rows have local latents, or sequences hidden states, whose values may be swapped."""
-        return bool(self.local) or any(likelihood.has_symmetries for _, likelihood in self.plan.compressed)
+        """Whether rows have discrete latents, or sequences hidden states, whose values may be swapped."""
+        return self.structure.num_joint_values > 1 or any(
+            likelihood.has_symmetries for _, likelihood in self.plan.compressed
+        )
 
     @property
     def latents(self) -> tuple[str, ...]:

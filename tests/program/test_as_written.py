@@ -23,7 +23,7 @@ from bayesgen.program.arbitrary import arbitrary_numbers
 
 from .programs import mixed
 from .programs import program as data_free
-from .written import GROUP, GROUPS, TABLE, WON, N, X, Y, censored, hierarchical, linear, logistic, varying
+from .written import GROUP, GROUPS, TABLE, WON, N, X, Y, censored, hierarchical, linear, logistic, schools, varying
 
 QUICK = {"linear", "hierarchical", "censored", "items", "scaled"}
 
@@ -313,11 +313,6 @@ def outside_the_plate(slope, x, y):
         normal(slope * side, y)
 
 
-def latents_of_rows(slope, x, y):
-    with numpyro.plate("data", len(x)):
-        normal(numpyro.sample("latent", dist.Normal(slope, 1)), y)
-
-
 WALK = dist.GaussianRandomWalk
 REFUSED = {
     "mixed covariates": (lambda b, x, y: normal(b * (x - x.mean()), y), "mixes the rows of the argument 'x'"),
@@ -337,7 +332,7 @@ REFUSED = {
     "a subsample": (subsampled, "subsamples: bayesgen needs every row"),
     "a random walk": (
         lambda b, x, y: normal(numpyro.sample("walk", WALK(1.0, num_steps=len(x))), y),
-        "'walk' is a continuous latent of each row",
+        "'walk' has one value for all rows together",
     ),
     "a scan": (
         lambda b, x, y: scan(lambda level, step: (normal(level, step), None), b, jnp.asarray(y)),
@@ -347,7 +342,6 @@ REFUSED = {
         lambda b, x, y: numpyro.sample("y", dist.MultivariateNormal(b * x, jnp.eye(len(x))), obs=y),
         r"have the batch shapes 'y' \(\)",
     ),
-    "latents of rows": (latents_of_rows, "'latent' is a continuous latent of each row"),
     "latents outside": (outside_the_plate, "'side' is a latent of each row, and it is not in their plate 'data'"),
     "two plates": (in_two_plates, r"not clear: .*'x' \(24,\) in \['first'\], 'y' \(24,\) in \['second'\]"),
     "positions": (positions, "cannot be run with a row more than the 24"),
@@ -412,5 +406,5 @@ def test_the_table_of_models_is_what_is_tested():
         {line.split("|")[column].strip() for line in part.splitlines() if line.startswith("| ")} - {"name", "---"}
         for part, column in zip(DOCUMENT.split("Refused, each"), (2, 1), strict=True)
     )
-    assert accepted == {*TABLE, mixture.__name__, annotated.__name__}
+    assert accepted == {*TABLE, mixture.__name__, annotated.__name__, schools.__name__}
     assert refused == set(REFUSED)

@@ -222,7 +222,7 @@ AT_ONCE = {
     ),
     "latent a row": (
         lambda n, mean: (numpyro.sample("u", dist.Normal().expand([n])), rows_of(n, lambda y: mean[y])),
-        "latent site 'u' has the shape .*a latent for each row",
+        "latent site 'u' has the shape .*a latent or an attribute of each row is sampled",
     ),
     "a site at some sizes": (
         lambda n, mean: (n > 12 and numpyro.sample("u", dist.Normal()), rows_of(n, lambda y: mean[y])),

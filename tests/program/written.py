@@ -136,6 +136,18 @@ def joint(values):
 decentred = handlers.reparam(hierarchical, config={"effect": LocScaleReparam(0)})
 
 
+ESTIMATES = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+SIGMA = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+
+
+def schools(J, sigma, y=None):
+    """Eight schools, centred: Gelman et al. (2013), Bayesian Data Analysis, section 5.5."""
+    mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+    with numpyro.plate("J", J):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("obs", dist.Normal(theta, sigma), obs=y)
+
+
 @dataclasses.dataclass(frozen=True)
 class Written:
     """A model and its arguments.

@@ -1,0 +1,139 @@
+"""`WithRowLatents`: the log density of a program's latents and of the continuous latents of its training rows."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.data import Rows
+from bayesgen.errors import FitError
+from bayesgen.log_density import LogDensity
+from bayesgen.records import record
+from bayesgen.runtime import OwnedJit
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Array, Float, Int
+
+from .density import OfStatistics, Prior, ProgramDensity
+from .evaluation import evaluate
+from .structure import Program
+
+
+@record
+class WithRowLatents(LogDensity):
+    """The log density of latents, row latents and data: all that NUTS samples of a program with such latents.
+
+    The vector holds the unconstrained latents of `ProgramDensity`, and then those of each row.
+
+    Attributes:
+        program: the bound program.
+        statistics: the data; its rows are of weight one.
+    """
+
+    program: Program
+    statistics: SufficientStatistics
+
+    @classmethod
+    def of(cls, program: Program, statistics: SufficientStatistics) -> "WithRowLatents":
+        """The density of data, each row repeated as often as its weight says.
+
+        Raises:
+            FitError: weights that are no whole numbers; labels of some rows alone.
+        """
+        if statistics.rows is not None and statistics.unlabelled is not None:
+            raise FitError(
+                "Some rows have a label and some have none, in a program with continuous latents of each row: give "
+                "labels for all of them, or for none."
+            )
+        rows, unlabelled = (None if r is None else _repeated(r) for r in (statistics.rows, statistics.unlabelled))
+        return cls(program, dataclasses.replace(statistics, rows=rows, unlabelled=unlabelled))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows with latents."""
+        rows = self.statistics.unlabelled if self.statistics.rows is None else self.statistics.rows
+        assert rows is not None, "there is a row, and sites of rows with latents are kept"
+        return rows
+
+    @property
+    def _of_program(self) -> ProgramDensity:
+        return ProgramDensity(self.program, (), Prior.SITES)
+
+    @property
+    def dimension(self) -> int:
+        return self._of_program.dimension + self.rows.num_rows * self.program.structure.num_free_local
+
+    def _parts(self, vector: Float[Array, " D"]) -> tuple[Float[Array, " G"], dict[str, Float[Array, "n ..."]]]:
+        """The vector of the program's latents, and the unconstrained latents of rows."""
+        size, structure = self._of_program.dimension, self.program.structure
+        return vector[:size], structure.free_local(vector[size:].reshape(-1, structure.num_free_local))
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """The log density: log p(latents) + the sum over rows of log p(row latents, row | latents)."""
+        latents, free = self._parts(vector)
+        rows = dataclasses.replace(self.rows, values={**self.rows.values, **free})
+        has_labels = self.statistics.rows is not None
+        kept, unlabelled = (rows, None) if has_labels else (None, rows)
+        terms = (OfStatistics(dataclasses.replace(self.statistics, rows=kept, unlabelled=unlabelled)),)
+        return ProgramDensity(self.program, terms, Prior.SITES)(latents)
+
+    def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
+        """Latents, deterministic sites and row latents, rows first, by name."""
+        return _constrain(self, vector)
+
+    def name_of(self, index: int) -> str:
+        """The site of a coordinate."""
+        size, axes = self._of_program.dimension, self.program.structure.num_free_local
+        if index < size:
+            return self._of_program.name_of(index)
+        of_row = self.program.structure.free_local(np.arange(axes)[None])
+        return next(name for name, places in of_row.items() if (index - size) % axes in places)
+
+    @property
+    def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
+        """The latents of the program in one block, and those of each row."""
+        size = self._of_program.dimension
+        of_rows = np.arange(size, self.dimension).reshape(-1, self.program.structure.num_free_local)
+        return (np.arange(size)[None], of_rows) if size else (of_rows,)
+
+    @property
+    def cost(self) -> float:
+        structure = self.program.structure
+        cells = sum(np.size(leaf) for leaf in jax.tree.leaves(self.rows))
+        return float(self.program.num_classes * structure.num_joint_values * cells)
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return True
+
+    @property
+    def has_symmetries(self) -> bool:
+        return OfStatistics(self.statistics).has_symmetries(self.program)
+
+    @property
+    def owner(self) -> Any:
+        return self.program.owner
+
+
+@OwnedJit
+def _constrain(density: WithRowLatents, vector: Float[Array, " D"]) -> dict[str, Array]:
+    latents, free = density._parts(vector)
+    program, rows, values = density.program, density.rows, density._of_program.constrain(latents)
+    known, codes = {name: values[name] for name in program.latents}, jnp.maximum(rows.codes, 0)
+    sites = evaluate(program, known, codes, rows.values, rows.covariates, free_local=free).sites
+    of_rows = {n: site.from_site(sites[n]["value"]) for n, site in program.structure.continuous_local}
+    return {**values, **of_rows}
+
+
+def _repeated(rows: Rows) -> Rows:
+    """Dense rows of weight one, each as often as its weight says."""
+    times = np.rint(rows.frequencies).astype(int)
+    if (times != rows.frequencies).any():
+        raise FitError(
+            f"A row has the weight {rows.frequencies[np.argmax(times != rows.frequencies)]:g}, and the program has "
+            "continuous latents of each row, of which a row of weight 2 has two: give whole numbers as sample_weight."
+        )
+    dense = jax.tree.map(lambda array: array.toarray() if hasattr(array, "tocsr") else np.asarray(array), rows)
+    places = np.repeat(np.arange(rows.num_rows), times)
+    return dataclasses.replace(dense.take(places), weights=np.ones(len(places)))

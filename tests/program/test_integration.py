@@ -1,0 +1,55 @@
+"""Integrals over unbounded coordinates: closed forms, and fine grids."""
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+from jax.scipy import stats
+
+from bayesgen.program.integration import log_integrals
+
+close = np.testing.assert_allclose
+
+CASES = {
+    "a prior far from the origin": lambda x: stats.norm.logpdf(x, 170.0, 20.0) + stats.norm.logpdf(165.0, x, 0.3),
+    "a heavy tail, in conflict": lambda x: stats.t.logpdf(x, 3.0, 0.0, 0.2) + stats.norm.logpdf(8.0, x, 1.0),
+    "a heavier tail": lambda x: stats.cauchy.logpdf(x) + stats.norm.logpdf(30.0, x, 3.0),
+    "a large count": lambda x: stats.norm.logpdf(x, 0.0, 3.0) + 1000 * x - jnp.exp(x),
+    "no count": lambda x: stats.norm.logpdf(x, 0.0, 3.0) - jnp.exp(x),
+    "a binary response": lambda x: stats.norm.logpdf(x, 1.0, 5.0) + jax.nn.log_sigmoid(3 * x),
+    "an exact measurement": lambda x: stats.norm.logpdf(x, 0.0, 50.0) + stats.norm.logpdf(37.0, x, 1e-4),
+    "an impossible row": lambda x: jnp.where(x < 0, -jnp.inf, -jnp.inf),
+}
+ENDS = [(100, 200), (-60, 60), (-300, 300), (0, 10), (-40, 10), (-60, 70), (36.99, 37.01), (0, 1)]
+
+
+def of_cases(points):
+    return jnp.stack([case(points[index, 0]) for index, case in enumerate(CASES.values())])
+
+
+def test_one_dimension_agrees_with_a_fine_grid():
+    with jax.enable_x64(True):
+        found = jax.jit(lambda: log_integrals(of_cases, len(CASES), 1, 0.0))()
+    grids = np.stack([np.linspace(*ends, 400_001) for ends in ENDS], axis=1)
+    with jax.enable_x64(True):
+        logs = np.asarray(jax.jit(jax.vmap(of_cases))(grids[..., None]))
+    peaks = np.where(np.isfinite(logs.max(0)), logs.max(0), 0.0)
+    with np.errstate(divide="ignore"):
+        expected = np.log(np.exp(logs - peaks).sum(0) * (grids[1] - grids[0])) + peaks
+    close(found, expected, atol=1e-6)
+
+
+def test_points_in_more_dimensions_are_unbiased_and_independent_at_other_shifts():
+    factor = np.random.default_rng(0).normal(size=(3, 3))
+    precision, mean = factor @ factor.T + 0.2 * np.eye(3), np.array([3.0, -2.0, 40.0])
+
+    def normal(points):
+        return -0.5 * jnp.einsum("...i,ij,...j", points - mean, precision, points - mean)
+
+    with jax.enable_x64(True):
+        found = jax.jit(jax.vmap(lambda shift: log_integrals(normal, 1, 3, shift)[0]))(
+            np.random.default_rng(1).normal(size=64)
+        )
+    ratios = np.exp(np.asarray(found) - 1.5 * np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(precision)[1])
+    assert 1e-4 < ratios.std() < 0.02
+    close(ratios.mean(), 1.0, atol=4 * ratios.std() / 8)
+    assert abs(np.corrcoef(ratios[1:], ratios[:-1])[0, 1]) < 0.5
