@@ -6,6 +6,9 @@ import os
 import pathlib
 import signal
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 # Threads of BLAS wait for each other's tiny products by spinning, and the workers of pytest-xdist use all cores anyway.
 # Before NumPy is imported, which reads it once.
@@ -29,8 +32,25 @@ if importlib.metadata.version("jaxlib").startswith("0.9."):
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import jax  # noqa: E402  after its settings
+
 if type_checker.REQUESTED:  # half as quick, and so not the default
     type_checker.install()
+
+
+MOST_MAPS = (
+    40_000  # of memory, of the 65,530 that Linux gives a process; each program that JAX has compiled takes several
+)
+MAPS = pathlib.Path("/proc/self/maps")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _maps_of_memory() -> Iterator[None]:
+    """Lets compiled programs go before there are too many: without another map of memory the compiler crashes."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_collection_finish() -> None:
