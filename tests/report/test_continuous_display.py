@@ -25,6 +25,7 @@ def forecast(mean, std):
         std=np.broadcast_to(std, mean.shape),
         log_density=said.logpdf,
         cdf=said.cdf,
+        pit=said.cdf,
         interval=lambda prob: np.stack(said.interval(prob), axis=1),
         crps=lambda y: NormalPredictive(mean, np.broadcast_to(std, mean.shape)).crps(y),
     )
