@@ -155,23 +155,36 @@ class NUTS(Method):
             latents += problem.data.statistics.total_weight * problem.program.structure.num_free_local
         return 2 * 8 * self.num_chains * self.num_samples * latents  # latents and parameters
 
-    def solvers_of(self, problems: Sequence[ProgramProblem]) -> list[Callable[[], Fit]]:
+    def solvers_of(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
         """Chains of all problems are run side by side, where their densities are of one structure."""
+        alone = super().solvers_of(problems)
+        if len(problems) < 2 or not self.precondition:
+            return alone
         with jax.enable_x64(True):
-            sampled = self._sampled_together(problems)
+            try:
+                made = [self.density(problem) for problem in problems]
+                samples = self._sampled_together([density for density, *_ in made], problems, *made[0][1:])
+            except FitError:  # of some problem, which says so where it is solved
+                return alone
+        together = zip(problems, made, samples, alone, strict=True)
         return [
-            functools.partial(self.solve if sample is None else self._fit_of_sample, problem, *(sample or ()))
-            for problem, sample in zip(problems, sampled, strict=True)
+            solve if sample is None else functools.partial(self._fit_of_sample, problem, density, moving, *sample)
+            for problem, (density, moving, _), sample, solve in together
         ]
 
-    def _sampled_together(self, problems: Sequence[ProgramProblem]) -> Sequence[Sample | None]:
-        """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone."""
-        alone: list[Sample | None] = [None] * len(problems)
-        densities = [self.density(problem)[0] for problem in problems]
-        if len(densities) < 2 or not self.precondition or not _are_alike(densities):
-            return alone
-        first, moving, start = self.density(problems[0])
-        if first.dimension > MOST_TOGETHER or first.loops_over_rows:
+    def _sampled_together(
+        self,
+        densities: Sequence[LogDensity],
+        problems: Sequence[ProgramProblem],
+        moving: GenerativeProgram,
+        start: ParameterArrays | None,
+    ) -> Sequence[Sample | None]:
+        """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone.
+
+        `moving` and `start` are the program of the first, and a process near its mode.
+        """
+        alone, first = [None] * len(problems), densities[0]
+        if not _are_alike(densities) or first.dimension > MOST_TOGETHER or first.loops_over_rows:
             return alone
         prepared = whitened_at_mode(first, self.num_chains, lambda: _starts(moving, start, problems[0].seed))
         if prepared.reason is not None:
@@ -182,11 +195,15 @@ class NUTS(Method):
             return sample_together(stacked, prepared.density.whitening, keys, self._settings)
 
     def _fit_of_sample(
-        self, problem: ProgramProblem, draws: Float[np.ndarray, "chains draws D"], stats: Mapping[str, np.ndarray]
+        self,
+        problem: ProgramProblem,
+        density: LogDensity,
+        moving: GenerativeProgram,
+        draws: Float[np.ndarray, "chains draws D"],
+        stats: Mapping[str, np.ndarray],
     ) -> Fit:
         problem.warn_of_constant_columns()
         with jax.enable_x64(True):
-            density, moving, _ = self.density(problem)
             sites = constrained(density, draws)
         attributes = {
             "path": "whitened",

@@ -146,16 +146,9 @@ def sample_whitened(
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 
-        def run_group(num_draws: int, adapt: bool, chains: Chain, random: np.random.Generator) -> Any:
-            numbers = functools.partial(draw_numbers, random, len(chains.step_size), density.dimension)
-
-            def advance(*state: Any) -> Any:
-                return advance_of(density)(density, *state, target, adapt, LEAPFROGS_A_CALL)
-
-            return run(advance, num_draws, chains, numbers, tell)
-
         def run_all(num_draws: int, adapt: bool, chains: list[Chain]) -> list[Any]:
-            return pool.results(carrying(functools.partial(run_group, num_draws, adapt)), chains, random)
+            work = carrying(functools.partial(_run, density, num_draws, target, adapt, tell))
+            return pool.results(work, chains, random)
 
         warm = run_all(
             num_warmup, True, [start(density.dimension, *group) for group in zip(random, sizes, strict=True)]
@@ -168,9 +161,9 @@ def sample_whitened(
     return draws, named_statistics(stats)
 
 
-def at_step_size(chains: Chain, step_size: Any) -> Chain:
-    """The chains with a step size, or one for each density."""
-    return chains._replace(step_size=np.broadcast_to(step_size, chains.step_size.shape).copy())
+def at_step_size(chains: Chain, step_size: float) -> Chain:
+    """The chains with one step size."""
+    return chains._replace(step_size=np.full(len(chains.step_size), step_size))
 
 
 def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
@@ -197,37 +190,31 @@ def groups(num_chains: int) -> list[int]:
     return [min(size, num_chains - first) for first in range(0, num_chains, size)]
 
 
-def run(
-    advance: Callable[[Chain, RandomNumbers, Int[np.ndarray, "*chains"]], Any],
+def _run(
+    density: LogDensity,
     num_draws: int,
-    chains: Chain,
-    numbers_of_call: Callable[[], RandomNumbers],
+    target: float,
+    adapt: bool,
     advanced: Callable[[float], None],
-) -> tuple[Chain, Float[np.ndarray, "*chains draws D"], Float[np.ndarray, "*chains draws statistics"]]:
-    """Make `num_draws` draws with each chain: (chains, draws, statistics).
-
-    Args:
-        advance: takes chains, random numbers and the draws wanted of each chain, as `_advance` does.
-        num_draws: of each chain.
-        chains: their states.
-        numbers_of_call: gives the random numbers of one call.
-        advanced: called with the number of new draws of the slowest chain.
-    """
-    left = np.full(chains.step_size.shape, num_draws, np.int32)
-    parts: dict[tuple[int, ...], list[Any]] = {place: [] for place in np.ndindex(left.shape)}
-    numbers = numbers_of_call()
+    chains: Chain,
+    random: np.random.Generator,
+) -> tuple[Chain, np.ndarray, np.ndarray]:
+    """Make `num_draws` draws with each chain: (chains, draws, statistics)."""
+    size = len(chains.step_size)
+    parts: list[list[Any]] = [[] for _ in range(size)]
+    left = np.full(size, num_draws, np.int32)
+    numbers = draw_numbers(random, size, density.dimension)
     while left.any():
-        chains, draws, stats = advance(chains, numbers, left)
-        numbers = numbers_of_call()  # while a GPU is at work
-        made, draws, stats = np.asarray(chains.num_draws), np.asarray(draws), np.asarray(stats)
-        for place, of_chain in parts.items():
-            of_chain.append((draws[place][: made[place]], stats[place][: made[place]]))
+        chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, LEAPFROGS_A_CALL)
+        numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
+        made = np.asarray(chains.num_draws)
+        draws, stats = np.asarray(draws), np.asarray(stats)
+        for index, count in enumerate(made):
+            parts[index].append((draws[index, :count], stats[index, :count]))
         advanced(int(left.max() - (left - made).max()))
         left = left - made
-    draws, stats = (
-        np.stack([np.concatenate([part[i] for part in of_chain]) for of_chain in parts.values()]) for i in (0, 1)
-    )
-    return chains, draws.reshape(*left.shape, *draws.shape[1:]), stats.reshape(*left.shape, *stats.shape[1:])
+    draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
+    return chains, draws, stats
 
 
 def _advance(

@@ -6,6 +6,7 @@ all of them; where a density has its draws, the next one takes its place. A dens
 trajectories are long, or whose chains diverge or disagree, is left to `sample`.
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -64,7 +65,7 @@ def sample_together(
     waiting = iter(np.flatnonzero(is_peak).tolist())
     found: dict[int, Sample | None] = {}
     with Pool(num_groups) as pool:
-        runs = [_Runs(whitened, waiting, keys, settings, size) for _ in range(num_groups)]
+        runs = [_Runs(whitened, waiting, keys, settings, size, pool) for _ in range(num_groups)]
         runs[0].compile()  # here, as programs are traced in one thread
         for made in pool.results(carrying(_Runs.finished), runs):
             found |= made
@@ -142,7 +143,7 @@ class _Run:
         self.chains, self.left = chains, self.left - chains.num_draws
         if not self.is_warm and not self.left.any():
             self.is_warm = True
-            self.chains = at_step_size(chains, np.exp(chains.averages[:, 0].mean()))
+            self.chains = at_step_size(chains, float(np.exp(chains.averages[:, 0].mean())))
             self._begin(self._settings.num_samples)
 
     @property
@@ -176,6 +177,7 @@ class _Runs:
         keys: a JAX key of each density.
         settings: of the sampler.
         size: number of places.
+        pool: of the threads.
     """
 
     densities: Whitened
@@ -183,6 +185,7 @@ class _Runs:
     keys: Sequence[PRNGKeyArray]
     settings: Settings
     size: int
+    pool: Pool
 
     def compile(self) -> None:
         """Compile a call, by one without any draws."""
@@ -193,6 +196,8 @@ class _Runs:
         running: dict[int, _Run] = {}
         found: dict[int, Sample | None] = {}
         while True:
+            if self.pool.is_left:
+                raise concurrent.futures.CancelledError
             running |= {index: self._begun(index) for index in itertools.islice(self.waiting, self.size - len(running))}
             if not running:
                 return found

@@ -206,6 +206,17 @@ def test_chains_of_a_set_do_not_depend_on_the_other_sets(chains):
     np.testing.assert_allclose(fewer.parameters["real_mean"], batch.parameters["real_mean"][:3], rtol=1e-6)
 
 
+def test_sets_are_fitted_alone_where_one_refuses_its_density(chains, monkeypatch):
+    X, y, weights, method, _ = chains
+
+    def refuses(*_):
+        raise bg.FitError("no density")
+
+    monkeypatch.setattr(bg.NUTS, "_sampled_together", refuses)
+    batch = bg.fit_many(TIED, X, y, weights=weights[:2], method=method)
+    assert not batch.refused and batch.attributes["path"].startswith("one by one")
+
+
 def test_draws_that_do_not_fit_memory_are_refused(chains, monkeypatch):
     X, y, weights, method, _ = chains
     monkeypatch.setattr(many, "memory", lambda: 1e6)
