@@ -29,10 +29,10 @@ from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import (
     as_key,
     bar,
+    beyond_memory,
     check_seed,
     chunks,
     interrupts_kept,
-    memory,
     over_chunks,
     requested,
     used,
@@ -442,11 +442,9 @@ def _separate_fits(
 def _check_memory(method: Method, sets: DataSets, problems: Iterable[ProgramProblem]) -> None:
     """Refuse to keep draws that do not fit the memory of the machine, half of it for all else."""
     needed = sets.num_sets * max(map(method.bytes_kept, problems), default=0.0)
-    if needed > memory() / 2:
-        raise FitError(
-            f"The draws of {sets.num_sets:,} fits take {needed / 2**30:,.0f} GB, and this machine has "
-            f"{memory() / 2**30:,.0f}. Give keep='summary' for their means and diagnostics alone, or draw less."
-        )
+    refusal = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
+    if refusal is not None:
+        raise FitError(f"{refusal} Give keep='summary' for their means and diagnostics alone, or draw less.")
 
 
 def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from bayesgen.program import (
     dispersed_starts,
     saturated_sites,
 )
-from bayesgen.runtime import TABLE_CELLS, as_key, memory, placed
+from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
     Chains,
     Sample,
@@ -105,13 +105,11 @@ class NUTS(Method):
                     "every chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
                 )
         needed = self.bytes_kept(problem) if problem.samples_rows else 0.0
-        if needed > memory() / 2:
-            return (
-                f"The draws of the latents of {problem.data.statistics.total_weight:,.0f} rows take "
-                f"{needed / 2**30:,.0f} GB, and this machine has {memory() / 2**30:,.0f}. Lower num_samples or "
-                "num_chains, or integrate the latents of the rows out in the program."
-            )
-        return None
+        what = f"The draws of the latents of {problem.data.statistics.total_weight:,.0f} rows"
+        refusal = beyond_memory(what, needed)
+        return refusal and (
+            f"{refusal} Lower num_samples or num_chains, or integrate the latents of the rows out in the program."
+        )
 
     def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
         return problem.sampled(self)

@@ -14,7 +14,6 @@ from .conjugate import ConjugatePosterior
 from .draws import (
     MATCHED_ROWS,
     Draws,
-    Entries,
     ExchangeableComponents,
     convergence_problems,
     entry_names,
@@ -32,7 +31,6 @@ __all__ = [
     "At",
     "ConjugatePosterior",
     "Draws",
-    "Entries",
     "ExchangeableComponents",
     "Exported",
     "ParameterArrays",

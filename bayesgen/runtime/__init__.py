@@ -18,7 +18,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled, inner_jaxprs, needed_equations
-from .devices import carrying, check_not_forked, devices_in_use, divided, memory, placed, requested, used
+from .devices import beyond_memory, carrying, check_not_forked, devices_in_use, divided, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
@@ -53,6 +53,7 @@ __all__ = [
     "all_in_threads",
     "as_key",
     "bar",
+    "beyond_memory",
     "carrying",
     "check_not_forked",
     "check_seed",
@@ -68,7 +69,6 @@ __all__ = [
     "inner_jaxprs",
     "interruptibly",
     "interrupts_kept",
-    "memory",
     "needed_equations",
     "num_cores",
     "over_chunks",

@@ -164,3 +164,10 @@ def memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError):  # Windows
         return float("inf")
+
+
+def beyond_memory(what: str, needed: float) -> str | None:
+    """A sentence that says so where this many bytes are more than half of the memory; else None."""
+    if needed <= memory() / 2:
+        return None
+    return f"{what} take {needed / 2**30:,.0f} GB, and this machine has {memory() / 2**30:,.0f}."

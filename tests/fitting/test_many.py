@@ -11,7 +11,7 @@ import pytest
 from counting import compilations
 
 import bayesgen as bg
-from bayesgen.fitting import FitBatch, many
+from bayesgen.fitting import FitBatch
 from tests.models import response_cases
 from tests.models.cases import CASES, ROWS
 
@@ -219,7 +219,7 @@ def test_sets_are_fitted_alone_where_one_refuses_its_density(chains, monkeypatch
 
 def test_draws_that_do_not_fit_memory_are_refused(chains, monkeypatch):
     X, y, weights, method, _ = chains
-    monkeypatch.setattr(many, "memory", lambda: 1e6)
+    monkeypatch.setattr("bayesgen.runtime.devices.memory", lambda: 1e6)
     with pytest.raises(bg.FitError, match="keep='summary'"):
         bg.fit_many(TIED, X, y, weights=weights, method=method)
 

@@ -16,7 +16,6 @@ from numpyro.infer.reparam import LocScaleReparam
 
 import bayesgen as bg
 from bayesgen.errors import ConvergenceWarning, FitError, ModelError
-from bayesgen.fitting import nuts
 from bayesgen.program import WithRowLatents
 
 from .written import ESTIMATES, SIGMA, schools
@@ -177,7 +176,7 @@ def test_methods_without_draws_are_refused_naming_nuts(method):
 
 
 def test_draws_beyond_the_memory_of_the_machine_are_refused(monkeypatch):
-    monkeypatch.setattr(nuts, "memory", lambda: 1e6)
+    monkeypatch.setattr("bayesgen.runtime.devices.memory", lambda: 1e6)
     with pytest.raises(FitError, match=r"draws of the latents of 23 rows take .* Lower num_samples or num_chains"):
         bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS())
 
