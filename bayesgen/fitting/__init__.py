@@ -9,8 +9,9 @@ from .data_sets import with_moments as with_moments
 from .exact import Exact
 from .export import datatree as datatree
 from .fit import Fit
+from .fit_batch import FitBatch
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
-from .many import FitBatch, fit_many
+from .many import fit_many
 from .many import why_separate as why_separate
 from .nuts import NUTS
 from .nuts import about as about

@@ -1,33 +1,29 @@
 """`fit_many`: many fits of one model and method, in one compiled call where they have closed forms."""
 
-import abc
 import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.data import Rows, RowsLike, Schema, category_array
-from bayesgen.describe import described
+from bayesgen.data import Schema
 from bayesgen.errors import (
     BayesgenError,
     ConstantColumnWarning,
     ConvergenceWarning,
     DataError,
     FitError,
-    PredictionError,
     keywords_stated,
     warn,
 )
-from bayesgen.posteriors import At, Draws, ProcessPosterior
+from bayesgen.posteriors import Draws
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import (
-    as_key,
     bar,
     beyond_memory,
     check_seed,
@@ -38,7 +34,7 @@ from bayesgen.runtime import (
     used,
 )
 from bayesgen.statistics import any_of, holds_anywhere, noting
-from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
+from bayesgen.typing import Array, Bool, Data, Float, Seed, Values
 
 from .data_sets import (
     UNKNOWN_MOMENTS,
@@ -50,194 +46,16 @@ from .data_sets import (
     read_sets,
     with_moments,
 )
-from .export import axes, datatree
 from .fit import Fit
+from .fit_batch import ClosedFits, FitBatch, SeparateFits, fit_of_set, problem_of_set
 from .nuts import TOGETHER
-from .problem import ClosedSolution, Method, ProgramProblem, is_sparse, why_not_closed
+from .problem import ClosedSolution, Method, ProgramProblem, why_not_closed
 from .summaries import Summaries
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    pass
 
 SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FitBatch(Sequence[Fit], abc.ABC):
-    """The fits of B data sets by one model and method: a sequence of `Fit`.
-
-    `predict` takes a batch like a fit, and its answer has a leading axis (B). A data set whose fit is refused has NaN
-    in all arrays; indexing this fit raises its error.
-
-    Attributes:
-        model: the model as the user gave it.
-        method: the training method.
-        sets: the training sets.
-        parameters: name -> (B, ...), the `parameters` of each fit; their posterior means where keep="summary".
-        log_evidence: log probability of each training set, where the method gives it, else None.
-        refused: index of a set -> the error of its fit.
-        attributes: how the fits were made; "path" says whether in one call or one by one, and why.
-        seed: of the fits.
-    """
-
-    model: Any
-    method: Method
-    sets: DataSets
-    parameters: dict[str, Shaped[np.ndarray, "B ..."]]
-    log_evidence: Float[np.ndarray, " B"] | None
-    refused: Mapping[int, BayesgenError]
-    attributes: dict[str, Any]
-    seed: Seed
-
-    def __len__(self) -> int:
-        return self.sets.num_sets
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of all sets. The schema of a single fit also has the means and variances of its set."""
-        return self.sets.schema
-
-    @property
-    def classes(self) -> Shaped[np.ndarray, " K"]:
-        """The labels in the order of the tables' columns, of the labels' own type."""
-        return category_array(self.schema.classes or ())
-
-    def read(self, X: RowsLike) -> Rows:
-        """Rows of new data, as the fits read them: see `Fit.read`."""
-        return self[self.known[0]].read(X)
-
-    @property
-    def known(self) -> list[int]:
-        """Indices of the sets that have a fit.
-
-        Raises:
-            FitError: no set has a fit; the message is that of the first set.
-        """
-        known = [index for index in range(len(self)) if index not in self.refused]
-        if not known:
-            raise self.refused[0]
-        return known
-
-    @property
-    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        """Rank-normalised split R-hat of each parameter of each fit; None without chains."""
-        return None
-
-    @property
-    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        """Bulk effective sample size of each parameter of each fit; None without chains."""
-        return None
-
-    @abc.abstractmethod
-    def _fit(self, index: int) -> Fit:
-        """The fit of a set that is not refused."""
-
-    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
-        """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them."""
-        return None
-
-    @overload
-    def __getitem__(self, index: int) -> Fit: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Fit]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        if place in self.refused:
-            raise self.refused[place]
-        return self._fit(place)
-
-    def __iter__(self) -> Iterator[Fit]:
-        return (self[index] for index in range(len(self)))
-
-    def __repr__(self) -> str:
-        lines = {
-            "method": repr(self.method),
-            "path": str(self.attributes["path"]),
-            "refused": f"{len(self.refused)}: see batch.refused" if self.refused else None,
-            "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
-        }
-        return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
-
-    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
-        """Export to an `xarray.DataTree`, like `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
-
-        Refused sets are left out: the coordinate of `data_set` has the indices of the others.
-        """
-        exported, kept = [], self.known
-        for index in kept:
-            posterior = self[index].posterior
-            assert isinstance(posterior, ProcessPosterior)
-            exported.append(posterior.exported(int(num_draws), jax.random.fold_in(as_key(seed), index)))
-        groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *(each.groups for each in exported))
-        coords, dims = axes(self[kept[0]])
-        dims_of = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
-        about = self.attributes | {"method": repr(self.method)}
-        return datatree(dataclasses.replace(exported[0], groups=groups), {"data_set": kept, **coords}, dims_of, about)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ClosedFits(FitBatch):
-    """Fits in closed form, whose numbers came from one compiled call. Each is made when it is asked for.
-
-    Attributes:
-        solution: of all sets, (B, ...).
-    """
-
-    solution: ClosedSolution
-
-    def _fit(self, index: int) -> Fit:
-        return fit_of_set(self.model, self.method, self.sets, index, self.seed)
-
-    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
-        if is_sparse(rows) or not self.solution.can(at):
-            return None
-        size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
-        with jax.enable_x64(True):
-            table, is_noted = over_chunks(
-                lambda solution: _tables(solution, rows, at=at), self.solution, len(self), size
-            )
-        for index in map(int, np.flatnonzero(is_noted)):
-            if index not in self.refused:
-                self[index].log_joint(rows, at=at)  # raises, unless nothing is wrong
-        table[list(self.refused)] = np.nan
-        return table
-
-
-@functools.partial(jax.jit, static_argnames="at")
-def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Array, "B n K"], Bool[Array, " B"]]:
-    """Tables of log-joints, and which of the solutions have to be looked at one by one."""
-    return jax.vmap(noting(lambda solution: solution.log_joint(rows, at)))(solutions)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SeparateFits(FitBatch):
-    """Fits made one by one.
-
-    Attributes:
-        fits: index of a set -> its fit; none of draws where a summary alone is kept.
-        diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
-    """
-
-    fits: Mapping[int, Fit]
-    diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
-
-    @property
-    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        return self.diagnostics.get("rhat")
-
-    @property
-    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        return self.diagnostics.get("ess")
-
-    def _fit(self, index: int) -> Fit:
-        if index not in self.fits:
-            raise PredictionError(
-                "keep='summary' keeps the means and diagnostics of draws, and no draws. Fit with keep='draws' for fits "
-                "and predictions."
-            )
-        return self.fits[index]
 
 
 @keywords_stated
@@ -313,22 +131,6 @@ def why_separate(sets: DataSets, method: Method) -> str | None:
     rows = sets.rows if isinstance(sets, SetsOfRows) else None
     reason = why_not_closed(concrete, schema, method, statistics, rows)
     return None if reason is None else f"one by one: {reason}"
-
-
-def fit_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> Fit:
-    """The fit of one set, made alone.
-
-    Raises:
-        FitError: a set that the method refuses.
-    """
-    return dataclasses.replace(method.solve(_problem_of(method, sets, index, seed)), model=model)
-
-
-def _problem_of(method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
-    """The training problem of a set, which its method does not refuse."""
-    summaries = sets.summaries(index, method.needs_rows)
-    problem = ProgramProblem(summaries.model, summaries, jax.random.fold_in(as_key(seed), index), False)
-    return problem.ready_for(method)
 
 
 def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
@@ -407,7 +209,7 @@ def _separate_fits(
             problems: dict[int, ProgramProblem] = {}
             for index in range(block.start, block.stop):
                 with attempted(index):
-                    problems[index] = _problem_of(method, sets, index, seed)
+                    problems[index] = problem_of_set(method, sets, index, seed)
             if not are_summaries:
                 _check_memory(method, sets, problems.values())
             for index, solve in zip(problems, method.solvers_of(list(problems.values())), strict=True):
