@@ -45,7 +45,7 @@ from .density import FAST_TO_COMPILE, log_density_of_sites
 from .discovery import continuous_label
 from .evaluation import evaluate_classes
 from .introspection import Introspection
-from .joint import log_joint
+from .joint import program_table
 from .missing import check_missing
 from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
@@ -473,8 +473,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         program, rows = self._read_with(X, y)
         if y is not None and self.response_site is None:
             raise DataError("log_joint takes y for a continuous label alone: its table has all classes.")
-        with jax.enable_x64(True):
-            return np.asarray(log_joint(program, program._complete(latents), rows))
+        return program_table(program, program._complete(latents), rows)
 
     def log_density(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
