@@ -36,7 +36,7 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
 
     Distances are those of real columns in units of their standard deviations, of indicators of the values of binary and
     categorical ones, and of square roots of counts: of their shares in the row's total, where that is given. A missing
-    cell lies at the mean.
+    cell lies at the mean. Up to `MOST_CANDIDATES` rows, a weight counts like repetitions of its row, in any order.
 
     Args:
         rows: the data.
@@ -46,11 +46,15 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
         rng: random numbers.
     """
     places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_CANDIDATES), replace=False)
+    places = places[np.asarray(rows.frequencies)[places] > 0]
     sample = rows.take(np.sort(places))
     features_of = _features_of(sample, conjugate)
     features = features_of(sample)
-    weights = np.asarray(sample.frequencies)
-    num_centers = min(num_groups, int(np.count_nonzero(weights)))
+    weights: Float[np.ndarray, " candidates"] = np.asarray(sample.frequencies, np.float64)
+    if not scipy.sparse.issparse(features):
+        features, row_of = np.unique(features, axis=0, return_inverse=True)
+        weights = np.bincount(row_of.ravel(), weights).astype(np.float64)
+    num_centers = min(num_groups, len(weights))
     cells_per_row = (features.nnz if scipy.sparse.issparse(features) else features.size) / len(weights)
     chunks = even_chunks(rows.num_rows, THREAD_CELLS / max(1.0, cells_per_row))
     nearest = functools.partial(_nearest, rows, features_of, chunks)
@@ -93,7 +97,7 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
             of_sites[site] = _unchanged
         else:
             is_real = family is None or family.kind.events == REAL
-            of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), is_real)
+            of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), np.asarray(sample.frequencies), is_real)
 
     def features_of(rows: Rows) -> FeatureMatrix:
         parts = [of_site(rows.values[site], _mask(rows, site)) for site, of_site in of_sites.items()]
@@ -103,12 +107,12 @@ def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], 
     return features_of
 
 
-def _standardizing(sample: Float[np.ndarray, "n D"], is_real: bool) -> FeaturesOf:
+def _standardizing(sample: Float[np.ndarray, "n D"], weights: Float[np.ndarray, " n"], is_real: bool) -> FeaturesOf:
     """Cells less their mean; of real columns that are not constant, in units of the standard deviation."""
-    known = ~np.isnan(sample)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, sample, 0.0).sum(axis=0) / count
-    deviation = np.sqrt(np.where(known, (sample - mean) ** 2, 0.0).sum(axis=0) / count)
+    known = np.where(np.isnan(sample), 0.0, weights[:, None])
+    total = np.maximum(known.sum(axis=0), np.finfo(float).tiny)
+    mean = (known * np.nan_to_num(sample)).sum(axis=0) / total
+    deviation = np.sqrt((known * np.nan_to_num(sample - mean) ** 2).sum(axis=0) / total)
     unit = np.where((deviation > 0) & is_real, deviation, 1.0)
 
     def features_of(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
