@@ -368,7 +368,7 @@ def _checked(
             raise unbounded_objective(vector - whitening.center, whitening, density, method)
         return None
     slopes = LogOddsSlopes.at(density, rows, vector, whitening.widths)
-    direction = slopes.separation(slopes.without_prior)
+    direction = slopes.separation()
     if direction is not None:
         raise unbounded_objective(direction, whitening, density, method)
     return slopes.num_unidentified

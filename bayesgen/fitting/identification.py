@@ -74,15 +74,15 @@ class LogOddsSlopes:
         singular_values = np.linalg.svd(self.slopes.reshape(-1, len(self.vector)), compute_uv=False)
         return len(self.vector) - int((singular_values > UNCHANGED * singular_values[0]).sum())
 
-    def separation(self, free: Bool[np.ndarray, " D"]) -> Direction | None:
-        """A direction along free coordinates that separates classes, wholly or in part; None where there is none."""
-        slopes, chosen = self.slopes[:, :, free], self.chosen
-        flat = slopes.reshape(len(slopes) * slopes.shape[1], -1)
-        left, singular_values, right = np.linalg.svd(flat, full_matrices=False)
-        kept = singular_values > UNCHANGED * singular_values[:1]
-        left, to_free = left[:, kept], (right[kept] / singular_values[kept, None]).T
-        if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
+    def separation(self) -> Direction | None:
+        """A direction on which the prior does not depend that separates classes, in part or all; None without one."""
+        free = np.ones(len(self.vector), bool)
+        if self._moves(free) is None:  # told without the prior, whose slopes would be compiled
             return None
+        free = self._without_prior
+        if (to_free := self._moves(free)) is None:
+            return None
+        slopes, chosen = self.slopes[:, :, free], self.chosen
         for _ in range(50):  # each linear program adds rows to the next one
             reduced = slopes.reshape(-1, slopes.shape[2]) @ to_free
             direction = np.zeros(len(self.vector))
@@ -100,6 +100,16 @@ class LogOddsSlopes:
             slopes, chosen = np.concatenate([slopes, more]), np.concatenate([chosen, worst])
         return None
 
+    def _moves(self, free: Bool[np.ndarray, " D"]) -> Float[np.ndarray, "free r"] | None:
+        """Moves of free coordinates that change the log odds, by unit changes; None where no classes are separable."""
+        flat = self.slopes[:, :, free].reshape(self.shares.size, -1)
+        left, singular_values, right = np.linalg.svd(flat, full_matrices=False)
+        kept = singular_values > UNCHANGED * singular_values[:1]
+        left = left[:, kept]
+        if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
+            return None
+        return (right[kept] / singular_values[kept, None]).T
+
     def _slopes_along(self, direction: Direction) -> Float[np.ndarray, "n K"]:
         """Slopes of all rows along a direction."""
         along = direction * self.widths
@@ -112,7 +122,7 @@ class LogOddsSlopes:
         return np.where(self.rows.frequencies[:, None] > 0, changes, 0.0) * np.sqrt(self.slopes.shape[0])
 
     @property
-    def without_prior(self) -> Bool[np.ndarray, " D"]:
+    def _without_prior(self) -> Bool[np.ndarray, " D"]:
         """Coordinates on which the prior does not depend; all of them where it does not count."""
         if self.density.prior is Prior.NONE:
             return np.ones(len(self.vector), bool)
@@ -126,7 +136,7 @@ def unless_separable(density: ProgramDensity, rows: Rows | None, optimum: Optimu
     if rows is None or density.program.attributes or density.prior is not Prior.NONE:
         return optimum
     slopes = LogOddsSlopes.at(density, rows, optimum.vector, np.ones(len(optimum.vector)))
-    direction = slopes.separation(slopes.without_prior)
+    direction = slopes.separation()
     return optimum if direction is None else dataclasses.replace(optimum, status=Status.SEPARABLE, direction=direction)
 
 

@@ -1,6 +1,7 @@
 """`LinearNormal`: SciPy's normal density row by row is the oracle, of the distribution and of its statistic."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -72,10 +73,13 @@ def test_it_is_numpyros_normal_about_the_line(rng):
         LinearNormal(np.zeros((4, 3)), np.zeros(3), 0.0, -1.0, validate_args=True)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("holes", [False, True])
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("shared", "soft", "holes", "traced"),
+    [  # by NumPy all; traced all at once, and none
+        pytest.param(*flags, marks=[pytest.mark.slow] * (flags[3] and len(set(flags[:3])) > 1))
+        for flags in itertools.product((False, True), repeat=4)
+    ],
+)
 def test_the_summary_gives_the_sum_over_rows_whose_features_differ(shared, soft, holes, traced, rng):
     features = rng.normal([1.0, 0.0, 30.0], 1, (ROWS, FEATURES) if shared else (ROWS, COLUMNS, FEATURES))
     whole = np.broadcast_to(features[:, None], (ROWS, COLUMNS, FEATURES)) if shared else features

@@ -71,7 +71,13 @@ def enumerated(order, end):
 
 
 CASES = {"order 0": (0, None), "order 1": (1, None), "order 2": (2, None), "order 2, end": (2, 1)}
-every_case = pytest.mark.parametrize(("order", "end"), CASES.values(), ids=CASES)
+every_case = pytest.mark.parametrize(
+    ("order", "end"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in ("order 1", "order 2")))
+        for name, case in CASES.items()
+    ],
+)
 
 
 def read(order, end):

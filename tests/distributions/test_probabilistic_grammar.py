@@ -83,7 +83,12 @@ def float64():
         yield
 
 
-@pytest.fixture(params=GRAMMARS, scope="module")
+OTHERS = ("palindromes", "one nonterminal", "other symbols")  # besides one of each form of rules
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in OTHERS)) for name in GRAMMARS], scope="module"
+)
 def case(request):
     rules = GRAMMARS[request.param]
     probs = probabilities(rules)

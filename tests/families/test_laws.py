@@ -19,6 +19,10 @@ from bayesgen.families import BetaBernoulli, Names
 from bayesgen.runtime import Traced
 
 every_case = pytest.mark.parametrize("name", CASES)
+some_cases = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * ("," in name)) for name in CASES],  # one of each family
+)
 every_lone_case = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.alone])
 close = np.testing.assert_allclose
 
@@ -132,7 +136,7 @@ def test_the_predictive_of_a_table_is_the_ratio_of_two_evidences(name, rng, code
         close(given, [prior.log_evidence(one) - before for one in added], rtol=1e-10, atol=1e-10)
 
 
-@every_case
+@some_cases
 def test_the_closed_forms_of_many_data_sets_are_one_compiled_call(name, rng, codes):
     case = CASES[name]
     prior, rows, new = case.table(), case.rows(rng, ROWS), case.rows(rng, 3)

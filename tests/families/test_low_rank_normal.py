@@ -79,7 +79,7 @@ def test_the_sites_are_the_prior_of_loadings_but_for_the_volume_of_rotations(ada
     close(differences, differences[0], rtol=1e-10)
 
 
-@pytest.mark.parametrize("adapted", [False, True])
+@pytest.mark.parametrize("adapted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_draws_of_the_sites_are_products_of_normal_matrices(adapted, rng):
     """Loadings that are made triangular have the moments of loadings loadings' that free ones have."""
     size, more, width = 10_000, 100_000, 1.3  # free ones are made in no time
@@ -168,7 +168,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("of one, two asked for", "few"))) for name in CASES],
+)
 def test_the_mode_is_the_highest_that_a_search_finds(name, rng):
     size, true, noise = CASES[name]
     rows = rows_of(rng, size, true, noise, dimension=3)

@@ -200,10 +200,11 @@ def test_chains_have_the_exact_means_and_are_diagnosed(chains):
     assert tree["posterior"]["real_mean"].dims[:3] == ("chain", "draw", "data_set")
 
 
-def test_chains_of_a_set_do_not_depend_on_the_other_sets(chains):
+@pytest.mark.parametrize("others", [[1, 0], pytest.param([], marks=pytest.mark.slow)], ids=["others", "fewer"])
+def test_chains_of_a_set_do_not_depend_on_the_other_sets(chains, others):
     X, y, weights, method, batch = chains
-    fewer = bg.fit_many(TIED, X, y, weights=weights[:3], method=method, seed=3)
-    np.testing.assert_allclose(fewer.parameters["real_mean"], batch.parameters["real_mean"][:3], rtol=1e-6)
+    found = bg.fit_many(TIED, X, y, weights=weights[[0, 1, 2, *others]], method=method, seed=3)
+    np.testing.assert_allclose(found.parameters["real_mean"][:3], batch.parameters["real_mean"][:3], rtol=1e-6)
 
 
 def test_sets_are_fitted_alone_where_one_refuses_its_density(chains, monkeypatch):

@@ -264,7 +264,11 @@ def test_draws_are_those_of_the_exact_posterior(sampled):
         close(found.mean((0, 1)), value.mean((0, 1)), atol=6 * value.std() / 2800**0.5 + 0.01, err_msg=name)
 
 
-@pytest.mark.parametrize("rule", [bg.BMA(), bg.BMA(entropy_draws=0), bg.ConditionalAverage(2000)], ids=repr)
+@pytest.mark.parametrize(
+    "rule",
+    [bg.BMA(), pytest.param(bg.BMA(entropy_draws=0), marks=pytest.mark.slow), bg.ConditionalAverage(2000)],
+    ids=repr,
+)
 def test_averages_over_draws_leave_missing_cells_out(sampled, rule):
     exact, draws, new = sampled
     expected = bg.predict(exact, new, rule=rule)

@@ -230,7 +230,12 @@ def test_a_missing_cell_is_left_out_of_the_likelihood_and_of_responsibilities(bl
 # --- every model -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CASES)
+VARIANTS = ("informative", "integer labels", "diag", "spherical", "tied-diag", "tied-spherical", "stated", "that end")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(VARIANTS)) for name in CASES]
+)
 def test_every_model_is_a_model_of_components(name):
     """Sites and shapes are the model's, responsibilities and densities its table's, scales those of all rows."""
     case = CASES[name]

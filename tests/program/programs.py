@@ -175,6 +175,15 @@ BOUND = Bound(program)  # shared, so that each is probed once
 
 
 every_program = pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+some_programs = pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(
+            function, id=function.__name__, marks=[pytest.mark.slow] * (function not in (entangled, covariate))
+        )
+        for function in PROGRAMS
+    ],
+)
 
 
 def data_of(function, rng):

@@ -19,6 +19,7 @@ from program.programs import (
     numpyro_density,
     program,
     reference_density,
+    some_programs,
     unlabelled,
 )
 
@@ -37,7 +38,7 @@ def test_log_density_is_numpyros(function, rng):
     close(BOUND[function].log_density(latents, {**rows, **covariates}, y), expected, rtol=1e-9)
 
 
-@every_program
+@some_programs
 def test_missing_labels_are_summed_out(function, rng):
     """The density is the sum of NumPyro's over all ways to label the rows; rows without labels are not those with."""
     latents, rows, y, covariates = data_of(function, rng)

@@ -13,6 +13,8 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.errors import DataError, ModelError
+from bayesgen.fitting import prepare
+from bayesgen.posteriors import Draws
 
 close = np.testing.assert_allclose
 
@@ -264,7 +266,10 @@ def test_a_regression_may_be_a_mixture_of_lines():
 
 def test_averages_of_latents_are_those_of_the_draws():
     """BMA weighs draws by p(x | Q), ConditionalAverage does not."""
-    fit = bg.fit(ATTRIBUTE_LINES, LINE_ROWS, method=bg.NUTS(num_samples=150), seed=1)
+    problem = prepare(ATTRIBUTE_LINES, LINE_ROWS)
+    draws = {"slope": np.random.default_rng(1).normal([-2.0, 3.0], 0.1, (4, 150, 2))}
+    posterior = Draws(problem.program, draws, draws, {"potential_energy": np.zeros((4, 150))})
+    fit = problem.result(bg.NUTS(), posterior)
     table = lines_table(fit.parameters["slope"].reshape(-1, 2))
     shares = scipy.special.softmax(table, axis=2)
     weights = scipy.special.softmax(scipy.special.logsumexp(table, axis=2), axis=0)[..., None]

@@ -85,7 +85,17 @@ def program(attributes):
 
 
 BOUND = Bound(program)
-every_program = pytest.mark.parametrize("attributes", PROGRAMS, ids=lambda attributes: attributes.__name__)
+every_program = pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param(
+            attributes,
+            id=attributes.__name__,
+            marks=[pytest.mark.slow] * (attributes in (student, dispersed, autoregressive)),
+        )
+        for attributes in PROGRAMS
+    ],
+)
 
 
 @every_program

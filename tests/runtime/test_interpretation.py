@@ -112,7 +112,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("x64", [True, False])
+@pytest.mark.parametrize("x64", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_those_of_jax(name, x64):
     with jax.enable_x64(x64):

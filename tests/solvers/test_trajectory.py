@@ -222,6 +222,9 @@ def transitions_of_numpyro(density, position, step_size, keys):
     return jax.vmap(lambda key: kernel.sample(state._replace(rng_key=key), (), {}))(keys)
 
 
+@pytest.mark.parametrize(
+    "density", ["correlated normal", pytest.param("skewed", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_transition_is_distributed_as_one_of_numpyro(density):
     position, step_size = SHEAR.sum(1), 0.4  # neither near the mode nor on an axis
     ours = transitions(density, np.tile(position, (NUM_DRAWS, 1)), step_size, np.random.default_rng(0))
