@@ -22,7 +22,8 @@ def to_datatree(fit: TrainedProgram, num_draws: int = 1000, seed: Seed = 0) -> "
     an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
     `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are several blocks)
     and `category`, with the labels' and columns' own names as coordinates. In a program of one's own an axis is `class`
-    where each entry belongs to one class; the others are called `{site}_dim_{axis}`.
+    where each entry belongs to one class, and `row` where it belongs to a training row; the others are called
+    `{site}_dim_{axis}`.
     """
     assert isinstance(fit.posterior, ProcessPosterior)
     exported = fit.posterior.exported(int(num_draws), as_key(seed))
@@ -81,6 +82,8 @@ def _own_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, 
         name, _ = fit.program.coordinates.get(site, (site, None))
         num_axes = np.ndim(fit.parameters[name]) - (2 if fit.is_sampled else 0)
         dims[name] = ["class" if axis == class_axis else f"{name}_dim_{axis}" for axis in range(num_axes)]
+    for local, of_row in fit.program.structure.continuous_local:
+        dims[local] = ["row", *(f"{local}_dim_{axis}" for axis in range(1, 1 + len(of_row.row_shape)))]
     return {"class": [str(label) for label in fit.classes.tolist()]}, dims
 
 

@@ -281,7 +281,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         def reduced_rows(part: Rows) -> Any:
             return _reduce(program, reference, ready, squares, part, reduction=reduction)
 
-        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=_mostly_in_threads)
+        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=mostly_in_threads)
     # up to this deviation, single precision has errors of about 1e-5, at worst 1e-4; NaN where it overflows
     far = np.flatnonzero(~(sizes <= 128.0))
     if reduction.precision == "float64" or not len(far):
@@ -313,7 +313,7 @@ def ratio_of_batches(
     return ratio, terms.std(0, ddof=1) / size**0.5 if size > 1 else np.nan * ratio
 
 
-def _mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
+def mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
     """The results for all parts. First and last part may compile, and so run the program, in this thread."""
     *whole, last = parts
     first, end = list(map(function, whole[:1])), [function(last)]

@@ -1,6 +1,7 @@
-"""Log probabilities of rows, their local latents summed and integrated out. Traceable."""
+"""Log probabilities of rows, their local latents summed and integrated out, and draws of these. Traceable."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,10 @@ from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
 from .evaluation import evaluate
-from .integration import MOST_AXES, log_integrals
+from .integration import IN_ONE, MOST_AXES, Line, log_integrals
 from .structure import Arrays, Program
+
+Row = tuple[Arrays, Arrays, Arrays]  # values, covariates and masks of a row
 
 
 def class_table(program: Program, latents: Arrays, rows: Rows, names: Collection[str]) -> Float[Array, "n K"]:
@@ -39,9 +42,7 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
     """
     structure = program.structure
     shape = program.num_classes, structure.num_joint_values
-    codes, joint = (index.ravel() for index in np.indices(shape))
-    discrete = {name: values[joint] for name, values in structure.joint_values().items()}
-    num_axes, given = structure.num_free_local, dict(rows.values)
+    num_copies, num_axes, given = shape[0] * shape[1], structure.num_free_local, dict(rows.values)
     known = {name: given.pop(name) for name, _ in structure.continuous_local if name in given}
     if num_axes > MOST_AXES and not known:
         raise ModelError(
@@ -51,23 +52,65 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
         )
     shift = sum((jnp.sum(value) for value in latents.values()), start=jnp.zeros(()))
 
-    def of_row(row: tuple[Arrays, Arrays, Arrays], known: Arrays) -> Float[Array, "K J"]:
-        values, covariates, masks = jax.tree.map(broadcast, row)
-
-        def of_copies(free: Arrays) -> Float[Array, " copies"]:
-            given = {**values, **discrete}
-            evaluation = evaluate(
-                program, latents, jnp.asarray(codes), given, covariates, observed=masks, free_local=free
-            )
-            start = jnp.zeros(len(codes)) + evaluation.local_log_jacobian
-            return sum(evaluation.row_log_probs(names).values(), start=start)
-
+    def of_row(row: Row, known: Arrays) -> Float[Array, "K J"]:
+        of_copies = _of_copies(program, row, names)
         if known or not num_axes:
-            return of_copies(jax.tree.map(broadcast, known)).reshape(shape)
-        logs = log_integrals(lambda points: of_copies(structure.free_local(points)), len(codes), num_axes, shift)
-        return logs.reshape(shape)
+            return of_copies(latents, _repeated(known, num_copies)).reshape(shape)
 
-    def broadcast(cell: Array) -> Array:
-        return jnp.broadcast_to(cell, (len(codes), *jnp.shape(cell)))
+        def at_points(latents: Arrays, points: Float[Array, "copies d"]) -> Float[Array, " copies"]:
+            return of_copies(latents, structure.free_local(points))
+
+        return log_integrals(at_points, latents, num_copies, num_axes, shift).reshape(shape)
 
     return jax.vmap(of_row)((given, rows.covariates, rows.observed), known)
+
+
+def row_draws(
+    program: Program, latents: Arrays, rows: Rows, names: Collection[str], key: Any
+) -> tuple[dict[str, Float[Array, "n ..."]], Float[Array, " n"]]:
+    """A draw of the unconstrained latent of each row, which has one coordinate, given the row and its label, if any.
+
+    Also the error of the log of the integral over it.
+    """
+    structure = program.structure
+    classes = np.repeat(np.arange(program.num_classes), structure.num_joint_values)
+
+    def of_row(row: Row, code: Array, key: Any) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
+        of_copies = _of_copies(program, row, names)
+
+        def at_points(latents: Arrays, points: Float[Array, "copies 1"]) -> Float[Array, " copies"]:
+            return of_copies(latents, structure.free_local(points))
+
+        line, keys = Line.of(at_points, latents, len(classes), 2 * IN_ONE - 1), jax.random.split(key)
+        possible = (code < 0) | (classes == code)
+        fine, coarse = (jnp.where(possible, line.log_integrals(every), -jnp.inf) for every in (1, 2))
+        point = line.draw(at_points, latents, keys[0])[jax.random.categorical(keys[1], fine)]
+        return point[None], logsumexp(coarse) - logsumexp(fine)
+
+    codes = jnp.full(rows.num_rows, -1) if rows.labels is None else jnp.asarray(rows.labels)
+    keys = jax.random.split(key, rows.num_rows)
+    points, errors = jax.vmap(of_row)((rows.values, rows.covariates, rows.observed), codes, keys)
+    return structure.free_local(points), errors
+
+
+def _of_copies(
+    program: Program, row: Row, names: Collection[str]
+) -> Callable[[Arrays, Arrays], Float[Array, " copies"]]:
+    """Log probabilities of a row's copies, one under each class and joint value, at latents and free local latents."""
+    structure = program.structure
+    codes, joint = (index.ravel() for index in np.indices((program.num_classes, structure.num_joint_values)))
+    discrete = {name: values[joint] for name, values in structure.joint_values().items()}
+    values, covariates, masks = _repeated(row, len(codes))
+
+    def of_copies(latents: Arrays, free: Arrays) -> Float[Array, " copies"]:
+        given = {**values, **discrete}
+        evaluation = evaluate(program, latents, jnp.asarray(codes), given, covariates, observed=masks, free_local=free)
+        start = jnp.zeros(len(codes)) + evaluation.local_log_jacobian
+        return sum(evaluation.row_log_probs(names).values(), start=start)
+
+    return of_copies
+
+
+def _repeated(row: Any, times: int) -> Any:
+    """The cells of a row, repeated along a first axis."""
+    return jax.tree.map(lambda cell: jnp.broadcast_to(cell, (times, *jnp.shape(cell))), row)

@@ -1,6 +1,8 @@
 """`WithRowLatents`: the log density of a program's latents and of the continuous latents of its training rows."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,13 +13,17 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import OwnedJit
+from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Float, Int
+from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import OfStatistics, Prior, ProgramDensity
 from .evaluation import evaluate
-from .structure import Program
+from .joint import mostly_in_threads
+from .marginal import row_draws
+from .structure import Arrays, Program
+
+MOST_ERROR = 0.02  # standard deviation, over draws, of the error of a log density that is sampled
 
 
 @record
@@ -78,6 +84,31 @@ class WithRowLatents(LogDensity):
         terms = (OfStatistics(dataclasses.replace(self.statistics, rows=kept, unlabelled=unlabelled)),)
         return ProgramDensity(self.program, terms, Prior.SITES)(latents)
 
+    @property
+    def marginal(self) -> ProgramDensity | None:
+        """The density of the program's latents, those of rows integrated out; None where these have several axes."""
+        if self.program.structure.num_free_local != 1 or not self.program.latents:
+            return None
+        return ProgramDensity(self.program, (OfStatistics(self.statistics.padded()),), Prior.SITES)
+
+    def draws_of_rows(
+        self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed
+    ) -> dict[str, Float[np.ndarray, "chain draw n ..."]] | None:
+        """Draws of the latents of rows given draws of the marginal density. Inside float64.
+
+        None where errors of the integrals vary so much among draws that these are not of the posterior.
+        """
+        joined = {name: latents[name].reshape(-1, *latents[name].shape[2:]) for name in self.program.latents}
+        shape = next(iter(latents.values())).shape[:2]
+        keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
+        size = padded_size(max(1, CACHED_CELLS // (self.rows.num_rows * self.program.num_cases)))
+        draws, errors = over_chunks(
+            lambda part: _draws(self, *part), (joined, keys), len(keys), size, one_size=True, each=mostly_in_threads
+        )
+        if not np.std(errors) < MOST_ERROR:
+            return None
+        return {name: values.reshape(*shape, *values.shape[1:]) for name, values in draws.items()}
+
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
         """Latents, deterministic sites and row latents, rows first, by name."""
         return _constrain(self, vector)
@@ -119,11 +150,30 @@ class WithRowLatents(LogDensity):
 @OwnedJit
 def _constrain(density: WithRowLatents, vector: Float[Array, " D"]) -> dict[str, Array]:
     latents, free = density._parts(vector)
-    program, rows, values = density.program, density.rows, density._of_program.constrain(latents)
-    known, codes = {name: values[name] for name in program.latents}, jnp.maximum(rows.codes, 0)
-    sites = evaluate(program, known, codes, rows.values, rows.covariates, free_local=free).sites
-    of_rows = {n: site.from_site(sites[n]["value"]) for n, site in program.structure.continuous_local}
-    return {**values, **of_rows}
+    values = density._of_program.constrain(latents)
+    return {**values, **_constrained(density, {name: values[name] for name in density.program.latents}, free)}
+
+
+def _constrained(density: WithRowLatents, latents: Arrays, free: Arrays) -> dict[str, Float[Array, "n ..."]]:
+    """The latents of rows at their unconstrained values."""
+    program, rows = density.program, density.rows
+    codes = jnp.maximum(rows.codes, 0)
+    sites = evaluate(program, latents, codes, rows.values, rows.covariates, free_local=free).sites
+    return {n: site.from_site(sites[n]["value"]) for n, site in program.structure.continuous_local}
+
+
+@OwnedJit
+def _draws(
+    density: WithRowLatents, latents: Arrays, keys: Array
+) -> tuple[dict[str, Float[Array, "draws n ..."]], Float[Array, " draws"]]:
+    """A draw of the latents of rows at each draw of the others, and the error of the marginal density there."""
+
+    def of_draw(draw: tuple[Arrays, Array]) -> tuple[dict[str, Array], Array]:
+        latents, key = draw[0], jax.random.wrap_key_data(jnp.asarray(draw[1]))
+        free, errors = row_draws(density.program, latents, density.rows, density.program.row_sites, key)
+        return _constrained(density, latents, free), errors.sum()
+
+    return jax.vmap(of_draw)((latents, keys))
 
 
 def _repeated(rows: Rows) -> Rows:

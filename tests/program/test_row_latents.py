@@ -108,7 +108,9 @@ def test_a_row_of_weight_two_is_two_rows():
 def test_latents_of_rows_are_sampled_with_the_rest(fitted):
     """Their posterior is the closed form given the other draws; that of the others is exact on a grid."""
     found = fitted.parameters
-    assert found["effect"].shape == (4, 500, ROWS) and fitted.attributes["path"]
+    assert found["effect"].shape == (4, 500, ROWS)
+    assert fitted.attributes["path"] == "whitened; latents of rows integrated out"
+    assert fitted.to_datatree()["posterior"]["effect"].dims == ("chain", "draw", "row")
     first, second, spread = np.meshgrid(
         np.linspace(-3, 1, 33), np.linspace(0, 4, 33), np.linspace(0.3, 3, 40), indexing="ij"
     )
@@ -121,6 +123,9 @@ def test_latents_of_rows_are_sampled_with_the_rest(fitted):
     mean, spread = found["mean"].reshape(-1, 2)[:, LABELS], found["spread"].reshape(-1, 1)
     conditional = spread / (spread**2 + ERROR**2) * (DATA["x"] - mean)
     close(found["effect"].mean((0, 1)), conditional.mean(0), atol=0.1)
+    precision = 1 + (spread / ERROR) ** 2
+    scores = (found["effect"].reshape(-1, ROWS) - conditional) * np.sqrt(precision)  # independent and standard normal
+    assert scipy.stats.kstest(scores.ravel(), "norm").pvalue > 0.001
 
 
 def test_averages_integrate_out_the_latents_of_new_rows(fitted):
