@@ -74,6 +74,8 @@ class Family(abc.ABC):
     """How the family models columns of this kind."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
+    near: Any = dataclasses.field(default=None, init=False)
+    """Where samplers move, as `reparametrised` keeps it: no part of the prior."""
 
     __hash__ = content_hash
 
@@ -83,7 +85,7 @@ class Family(abc.ABC):
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
         leaves, _ = field_names(type(self))
-        return {name: getattr(self, name) for name in leaves}
+        return {name: getattr(self, name) for name in leaves if name != "near"}
 
     def replace(self, **values: Any) -> Self:
         """Return a copy with some fields replaced, unchecked."""
@@ -322,6 +324,10 @@ class Family(abc.ABC):
         """Sites that are transformed parameters: site -> (parameter, NumPyro transform of it)."""
         return {}
 
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
+        """The same prior, its sites in coordinates in which samplers move well near these parameters."""
+        return self
+
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""
         raise NotImplementedError
@@ -434,10 +440,6 @@ class OpenFamily(IncompleteFamily, abc.ABC):
     def moment_estimates(self, summary: Any) -> ParameterTables:
         """Rough estimates of parameters, whatever the prior, at which `reparametrised` is taken; mostly none."""
         return {}
-
-    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """The same prior, its sites in coordinates in which samplers move well near these parameters."""
-        return self
 
 
 @functools.singledispatch

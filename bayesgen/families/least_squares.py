@@ -11,44 +11,16 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
-from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
+from numpyro.distributions.transforms import AffineTransform
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
 from bayesgen.statistics import Moments, is_traced, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
+from .coordinates import Moved
 from .hyperparameters import Names, Stated, check_counted
 from .special import shrinkage
-
-
-class RealAbout(Constraint):
-    """The real numbers, whose unconstrained coordinate is the distance from a point."""
-
-    is_discrete = False
-    event_dim = 0
-
-    def __init__(self, point: Real[Array, "..."]) -> None:
-        self.point = point
-
-    def __call__(self, x: Real[Array, "..."]) -> Bool[Array, "..."]:
-        return constraints.real(x)
-
-    def feasible_like(self, prototype: Real[Array, "..."]) -> Float[Array, "..."]:
-        return jnp.zeros_like(prototype)
-
-    def tree_flatten(self) -> tuple[tuple[Array], tuple[tuple[str], dict[str, str]]]:
-        return (self.point,), (("point",), {})
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RealAbout) and self.point is other.point
-
-    __hash__ = object.__hash__
-
-
-@biject_to.register(RealAbout)
-def _from_distance(support: RealAbout) -> Transform:
-    return AffineTransform(support.point, 1.0, domain=constraints.real)
 
 
 class InterceptPrior(dist.Distribution):
@@ -69,7 +41,7 @@ class InterceptPrior(dist.Distribution):
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Constraint:
         """The real numbers, with coordinates about the location, so that a location far from 0 costs no digits."""
-        return RealAbout(self.loc)
+        return Moved(constraints.real, AffineTransform(self.loc, 1.0, domain=constraints.real))
 
     def __init__(
         self, loc: Real[Array, "*#batch"], noise_variance: Float[Array, "*#batch"], kappa: Float[Array, "*#batch"]

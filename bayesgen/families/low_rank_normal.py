@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -98,7 +98,6 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     loadings_scale: Hyperparameter
     shape: Hyperparameter
     scale: Hyperparameter
-    basis: Any
     kind = REAL
     traits = Traits(joint=True, scaled=True)
     why_open = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."
@@ -117,13 +116,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         remedy = "Noise alone, without factors, is NormalInverseGamma(spherical=True)."
         check_whole("LowRankNormal: num_factors", num_factors, 1, remedy=remedy)
         check_positive("LowRankNormal", kappa=kappa, loadings_scale=loadings_scale, shape=shape, scale=scale)
-        fill(self, num_factors=int(num_factors), location=as_number(mean), kappa=as_number(kappa), basis=None)
+        fill(self, num_factors=int(num_factors), location=as_number(mean), kappa=as_number(kappa))
         fill(self, loadings_scale=as_number(loadings_scale), shape=as_number(shape), scale=as_number(scale))
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        """All but the basis, which is no part of the prior."""
-        return {name: value for name, value in super().hyperparameters.items() if name != "basis"}
 
     # --- the prior ----------------------------------------------------------------------------------------------
 
@@ -167,7 +161,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, with loadings triangular in the principal axes of this covariance."""
-        return self.replace(basis=spectrum_of(np.asarray(parameters["covariance"]))[1])
+        return self.replace(near=spectrum_of(np.asarray(parameters["covariance"]))[1])
 
     # --- closed forms of the prior --------------------------------------------------------------------------------
 
@@ -325,8 +319,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         size = len(below_diagonal(dimension, num_factors)[0])
         others = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
         loadings = triangular(diagonal, numpyro.sample(f"{name}_below", others), dimension)
-        if self.basis is not None:
-            loadings = jnp.asarray(self.basis) @ loadings
+        if self.near is not None:
+            loadings = jnp.asarray(self.near) @ loadings
         noises = jnp.broadcast_to(noise[..., None], self.batch_shape)
         location = jnp.broadcast_to(self.location, self.batch_shape)
         means = dist.LowRankMultivariateNormal(
@@ -341,7 +335,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """The sites from which the covariance is computed."""
-        arguments = self.num_factors, self.basis
+        arguments = self.num_factors, self.near
         return {
             "noise": ("covariance", ToNoise(*arguments)),
             "diagonal": ("covariance", ToDiagonal(*arguments)),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.distributions.transforms import AffineTransform
 
 from bayesgen.data import REAL, Real
 from bayesgen.errors import FitError
@@ -27,6 +28,7 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables, Traits, check_axes, default_family
+from .coordinates import moved
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -295,8 +297,15 @@ class NormalInverseGamma(NoisyFamily):
         prior = dist.InverseGamma(shape, scale).to_event(len(squeezed))
         variance = numpyro.sample(f"{name}_variance", prior)
         deviation = jnp.sqrt(self.pooling.expand(variance) / self.kappa)
-        location = dist.Normal(self.location, deviation).expand(self.batch_shape).to_event(len(self.batch_shape))
-        return {"mean": numpyro.sample(f"{name}_mean", location), "variance": variance}
+        means = dist.Normal(self.location, deviation).expand(self.batch_shape)
+        if self.near is not None:
+            means = moved(means, AffineTransform(self.near, jnp.sqrt(self.pooling.expand(variance))))
+        mean = numpyro.sample(f"{name}_mean", means.to_event(len(self.batch_shape)))
+        return {"mean": mean, "variance": variance}
+
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
+        """Means are standardised by their variance, which tells nothing of them then, however few the rows are."""
+        return self.replace(near=parameters["mean"])
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         mean = parameters["mean"]

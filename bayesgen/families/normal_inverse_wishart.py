@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from numpyro.distributions.transforms import CholeskyTransform, Transform
+from numpyro.distributions.transforms import CholeskyTransform, LowerCholeskyAffine, Transform
 
 from bayesgen.data import REAL
 from bayesgen.errors import ModelError
@@ -25,6 +25,7 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Key, ParameterTables, Traits, check_axes
+from .coordinates import InverseFactor, moved
 from .covariances import JointNormalFamily, check_ranks, check_scale
 from .hyperparameters import (
     ANONYMOUS,
@@ -222,14 +223,23 @@ class NormalInverseWishart(JointNormalFamily):
         df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
         root = jnp.linalg.cholesky(matrix)
         prior = dist.InverseWishartCholesky(df, scale_tril=root, validate_args=validation_of(root))
+        prior = prior if self.near is None else moved(prior, InverseFactor(self.near[1]))
         scale_tril = numpyro.sample(f"{name}_scale_tril", prior.to_event(len(shared)))
-        factor = jnp.broadcast_to(scale_tril, (*classes, dimension, dimension))
-        factor = factor / jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
+        root = jnp.broadcast_to(scale_tril, (*classes, dimension, dimension))
+        factor = root / jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
         location = jnp.broadcast_to(self.location, self.batch_shape)
         means = dist.MultivariateNormal(location, scale_tril=factor, validate_args=validation_of(factor))
+        means = means if self.near is None else moved(means, LowerCholeskyAffine(self.near[0], root))
         mean = numpyro.sample(f"{name}_mean", means.to_event(len(classes)))
         covariance = numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
         return {"mean": mean, "covariance": covariance, "scale_tril": scale_tril}
+
+    def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
+        """Coordinates that are nearly independent whatever the number of rows.
+
+        Means are standardised by their covariance, and its factor is relative to a factor near it: `InverseFactor`.
+        """
+        return self.replace(near=(parameters["mean"], np.linalg.cholesky(parameters["covariance"])))
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:

@@ -148,11 +148,14 @@ class NUTS(Method):
             FitError: a program without continuous latent sites.
         """
         program, start, conjugate = problem.program, _start(problem), problem.conjugate
-        near = conjugate.moment_estimates(problem.data.statistics) if start is None and conjugate is not None else start
+        statistics, near = problem.data.statistics, start
+        # chains of a mixture swap names of components less easily in coordinates about one allotment of names
+        if conjugate is not None and (start is None or not np.any(statistics.class_weights)):
+            near = conjugate.moment_estimates(statistics)
         moving = program if near is None else program.reparametrised(near)
         density: LogDensity
         if problem.samples_rows:
-            density = WithRowLatents.of(moving, problem.data.statistics)
+            density = WithRowLatents.of(moving, statistics)
         else:
             density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
         if density.dimension == 0:

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.families import Family, OpenFamily, with_sampled_hyperparameters
+from bayesgen.families import Family, with_sampled_hyperparameters
 from bayesgen.program import PytreeFunction
 from bayesgen.records import content_hash, copied, record, static
 from bayesgen.typing import Array
@@ -69,7 +69,7 @@ class BlocksFunction(PytreeFunction):
         for name, family in zip(self.names, self.families, strict=True):
             keys = {parameter: f"{name}_{parameter}" for parameter in family.parameter_axes()}
             of_block = {parameter: parameters[key] for parameter, key in keys.items() if key in parameters}
-            families.append(family.reparametrised(of_block) if isinstance(family, OpenFamily) else family)
+            families.append(family.reparametrised(of_block) if of_block else family)
         is_same = all(one is other for one, other in zip(families, self.families, strict=True))
         return self if is_same else copied(self, families=tuple(families))
 

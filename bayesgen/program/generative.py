@@ -279,7 +279,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         if not isinstance(self.function, PytreeFunction):
             return self
         function = self.function.reparametrised(parameters)
-        return self if function is self.function else self.replace(function=function, plan=self.plan)
+        known = {"structure": self.structure, "plan": self.plan}
+        return self if function is self.function else self.replace(function=function, **known)
 
     # --- what the program consists of ---------------------------------------------------------------------------
 
