@@ -29,6 +29,7 @@ def measures(quick):
         yield functools.partial(rates, name, 2 if quick else REPEATS)
     for name in QUICK:
         yield functools.partial(first_calls, name)
+    yield functools.partial(many_rows, 2 if quick else REPEATS)
 
 
 def rates(name, repeats):
@@ -47,6 +48,39 @@ def first_calls(name):
     jax.clear_caches()
     peer = seconds(lambda: sampled(name)(0))
     return Row(f"{name} as it is written, first call", Higher(0.5), [1 / ours], [1 / peer], "1/s", "NumPyro's NUTS")
+
+
+def many_rows(repeats):
+    """Draws a second of a regression on 10^6 rows, passes over the rows aside, and on 10^3 rows."""
+    sizes = 10**6, 10**3
+    fits = [regression(size) for size in sizes]
+    for fit in fits:
+        fit(99, NUM_DRAWS), fit(99, 4 * NUM_DRAWS)
+
+    def draws_a_second(fit, seed):
+        took = [seconds(lambda num_draws=num_draws: fit(seed, num_draws)) for num_draws in (NUM_DRAWS, 4 * NUM_DRAWS)]
+        return 3 * NUM_DRAWS * NUM_CHAINS / (took[1] - took[0])
+
+    pairs = rounds(lambda seed: tuple(draws_a_second(fit, seed) for fit in fits), repeats)
+    whole = ", ".join(f"{seconds(lambda fit=fit: fit(0, NUM_DRAWS)):.2f}" for fit in fits)
+    work = "linear regression as it is written, 10 slopes, 10^6 rows, further draws"
+    peer, note = "the same on 10^3 rows", f"fits of {NUM_DRAWS:,} draws, passes over the rows included: {whole} s"
+    return Row(work, Higher(0.8), *zip(*pairs, strict=True), "draws/s", peer, note)
+
+
+def regression(size):
+    """Seed and number of draws -> the draws of a regression on so many rows."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(size, 10))
+    y = 1.0 + X @ np.linspace(-1, 1, 10) + 0.4 * random.normal(size=size)
+    program = bg.GenerativeProgram.from_model(TABLE["linear"].model, X, y, label="y")
+    rows, labels = program.read(X, y)
+
+    def fit(seed, num_draws):
+        method = bg.NUTS(num_chains=NUM_CHAINS, num_samples=num_draws)
+        return bg.fit(program, rows, labels, method=method, seed=seed, progress=False).posterior.latents
+
+    return fit
 
 
 def fitted(name):

@@ -93,7 +93,7 @@ class Refinement:
         """
         with jax.enable_x64(True), placed(work):
             start = initial_vector(self.problem, self.joint)
-            density = self.method.joint_density(self.problem, self.statistics.padded())
+            density = self.method.joint_density(self.problem, self.statistics)
             objective = objective_in(AffineMap.at_point(start, curvature_at(evaluator_of(density), start)))
             found = find_supremum(objective, np.zeros(objective.dimension))
             check_bounded(objective, found, self.method)

@@ -95,7 +95,7 @@ class JointMethod(Method, abc.ABC):
             conjugate.check_estimable(statistics)
         problem.warn_of_unnamed_classes()
         if conjugate is None or (self.has_prior and not conjugate.is_number):
-            return problem.result(self, self._by_search(problem, statistics))
+            return problem.result(self, self._by_search(problem, statistics), problem.about_products)
         objective = CompleteDataObjective.of(copied(conjugate, advice=_advice(problem, conjugate)), self.has_prior)
         if statistics.is_complete and self.starts is not None:
             raise DataError(
@@ -125,7 +125,9 @@ class JointMethod(Method, abc.ABC):
 
     def joint_density(self, problem: ProgramProblem, statistics: SufficientStatistics) -> ProgramDensity:
         """The density that a joint fit of a program maximises."""
-        data = OfStatistics(statistics, hard=self.assignment == "hard")
+        if statistics is problem.data.statistics and statistics.unlabelled is None:
+            return ProgramDensity(problem.program, problem.log_likelihoods, self.prior)
+        data = OfStatistics(statistics.padded(), hard=self.assignment == "hard")
         return ProgramDensity(problem.program, (data,), self.prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
@@ -137,7 +139,7 @@ class JointMethod(Method, abc.ABC):
         program, conjugate = problem.program, problem.conjugate
         if conjugate is not None:  # loadings that are triangular in other axes have several maxima
             program = program.reparametrised(conjugate.moment_estimates(statistics))
-        density = dataclasses.replace(self.joint_density(problem, statistics.padded()), program=program)
+        density = dataclasses.replace(self.joint_density(problem, statistics), program=program)
         if density.dimension == 0:
             raise FitError(
                 "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask "

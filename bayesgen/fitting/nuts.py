@@ -23,7 +23,6 @@ from bayesgen.posteriors import (
 )
 from bayesgen.program import (
     GenerativeProgram,
-    OfStatistics,
     Prior,
     ProgramDensity,
     WithRowLatents,
@@ -137,7 +136,7 @@ class NUTS(Method):
                 of_rows = density.draws_of_rows(chains.values, problem.seed)
         if of_rows is None:
             chains, of_rows, path = sampled(density), {}, ""
-        values, attributes = {**chains.values, **of_rows}, about(chains)
+        values, attributes = {**chains.values, **of_rows}, about(chains) | problem.about_products
         attributes["path"] += path
         return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
 
@@ -157,7 +156,7 @@ class NUTS(Method):
         if problem.samples_rows:
             density = WithRowLatents.of(moving, statistics)
         else:
-            density = ProgramDensity(moving, (OfStatistics(problem.statistics),), Prior.SITES)
+            density = ProgramDensity(moving, problem.log_likelihoods, Prior.SITES)
         if density.dimension == 0:
             raise FitError(
                 "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
@@ -225,6 +224,7 @@ class NUTS(Method):
             "path": "whitened",
             "target_accept_prob": self.target_accept_prob,
             "chain_method": TOGETHER,
+            **problem.about_products,
         }
         return fit_of_draws(self, problem, moving, sites, stats, attributes)
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic
 
+import jax
 import numpy as np
 
 from bayesgen.data import Rows, Schema
@@ -14,7 +15,7 @@ from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import At, Posterior, chunk_table
-from bayesgen.program import ConcreteModel, GenerativeProgram
+from bayesgen.program import ConcreteModel, GenerativeProgram, LogLikelihood, OfCrossProducts, log_likelihoods
 from bayesgen.records import record
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
@@ -103,10 +104,17 @@ class ProgramProblem(Problem[Fit]):
         """Whether the program has continuous latents of each row, which are sampled with the others."""
         return self.conjugate is None and bool(self.program.structure.continuous_local)
 
+    @functools.cached_property
+    def log_likelihoods(self) -> tuple[LogLikelihood, ...]:
+        """The log-likelihoods whose sum is that of the program's data."""
+        with jax.enable_x64(True):
+            return log_likelihoods(self.program, self.data.statistics)
+
     @property
-    def statistics(self) -> SufficientStatistics:
-        """The statistics, padded for compiled densities."""
-        return self.data.statistics.padded()
+    def about_products(self) -> dict[str, Any]:
+        """Attributes of a fit: the sites that are compressed to cross products, if any are."""
+        names = tuple(term.site for term in self.log_likelihoods if isinstance(term, OfCrossProducts))
+        return {"cross_products": names} if names else {}
 
     def result(self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None) -> Fit:
         """A fit with this posterior. It keeps the data where the method's fits do and they are statistics alone."""

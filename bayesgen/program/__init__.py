@@ -1,6 +1,7 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
 from .arbitrary import center_and_scale
+from .cross_products import OfCrossProducts, log_likelihoods
 from .density import (
     LogLikelihood,
     OfRows,
@@ -45,6 +46,7 @@ __all__ = [
     "GenerativeProgram",
     "LogLikelihood",
     "Model",
+    "OfCrossProducts",
     "OfRows",
     "OfStatistics",
     "Plan",
@@ -67,6 +69,7 @@ __all__ = [
     "free_vector",
     "log_density_of_sites",
     "log_joint_draws",
+    "log_likelihoods",
     "log_states_of_draws",
     "program_table",
     "ratio_of_batches",

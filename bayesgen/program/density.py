@@ -62,11 +62,13 @@ class OfStatistics(LogLikelihood):
         statistics: the data.
         hard: whether rows without labels count by their most probable class alone.
         sign: -1 where it is subtracted.
+        apart: sites without statistics that other terms stand for, in rows with labels.
     """
 
     statistics: SufficientStatistics
     hard: bool = static(default=False)
     sign: int = static(default=1)
+    apart: tuple[str, ...] = static(default=())
 
     @property
     def covariates(self) -> Arrays:
@@ -80,7 +82,7 @@ class OfStatistics(LogLikelihood):
             scale = evaluation.scale(name)
             total += part if scale is None else scale * part
         if self.statistics.rows is not None:
-            total += _of_labelled(program, evaluation.latents, self.statistics.rows)
+            total += _of_labelled(program, evaluation.latents, self.statistics.rows, self.apart)
         if rows is not None:
             table = log_joint_of(program, evaluation, rows)
             total += _weighted(rows, table.max(1) if self.hard else logsumexp(table, axis=1))
@@ -107,9 +109,9 @@ def _numbers(data: Any) -> int:
     return sum(np.size(leaf) for leaf in jax.tree.leaves(data))
 
 
-def _of_labelled(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
-    """Log-likelihood of the sites without statistics, in rows with labels."""
-    names, of_label = program.plan.rowwise, jnp.zeros(())
+def _of_labelled(program: Program, latents: Arrays, rows: Rows, apart: tuple[str, ...]) -> Float[Array, ""]:
+    """Log-likelihood of the sites without statistics, but for those apart, in rows with labels."""
+    names, of_label = tuple(name for name in program.plan.rowwise if name not in apart), jnp.zeros(())
     if program.label in names and not program.local:  # of the labels alone, in one run for all rows
         names = tuple(name for name in names if name != program.label)
         evaluation = evaluate(program, latents, rows.codes, rows.values, rows.covariates, observed=rows.observed)

@@ -50,7 +50,7 @@ from .missing import check_missing
 from .model import ConcreteModel, Response
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .rows import check_numbers, check_values, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
-from .structure import Arrays, Plan, Program, Site, Structure
+from .structure import Arrays, Means, Plan, Program, Site, Structure
 from .tracing import sites_of
 
 NEEDS_CLASSES = (
@@ -358,6 +358,9 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def check_values(self, rows: Rows) -> None:
         check_values(self, self.introspection, rows)
+
+    def separable_means(self, site: str, num_rows: int) -> Means | None:
+        return self.introspection.separable_means(site, num_rows)
 
     # --- what can be computed -----------------------------------------------------------------------------------
 

@@ -13,16 +13,15 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHE_ROWS, Traced, inner_jaxprs, over_chunks
+from bayesgen.runtime import CACHE_ROWS, Traced, called, inner_jaxprs, over_chunks
 from bayesgen.typing import Array, Int
 
 from .structure import Arrays
 from .traces import Traces, shaped
 
-_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
 _INT32 = np.iinfo(np.int32)
 
@@ -162,9 +161,8 @@ class _Reader:
 
         for equation in jaxpr.eqns if equations is None else equations:
             operands = tuple(map(term, equation.invars))
-            called = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
-            if equation.primitive.name in _CALLS and len(called) == 1:
-                made = self.read(called[0].jaxpr, called[0].consts, operands)
+            if (inner := called(equation)) is not None:
+                made = self.read(inner.jaxpr, inner.consts, operands)
             elif any(inner_jaxprs(equation)):
                 made = self._read_within(equation, operands)
             else:

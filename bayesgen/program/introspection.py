@@ -1,6 +1,7 @@
 """All that is known of a program, found by running it once at each of a few numbers of rows."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,13 +13,15 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import Rows
 from bayesgen.errors import ModelError
 from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, over_chunks
+from bayesgen.statistics import NormalLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .arbitrary import arbitrary_numbers
 from .discovery import discover
 from .indexing import CovariateIndexes
 from .recognition import Recognition
-from .structure import Arrays, Plan, Program, Structure
+from .separable import BLOCK, separable
+from .structure import Arrays, Means, Plan, Program, Structure
 from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
 
 FIXED_SUPPORTS = (
@@ -30,6 +33,7 @@ FIXED_SUPPORTS = (
     type(constraints.simplex),
     type(constraints.integer_interval(0, 1)),
 )
+COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
 
 class Introspection:
@@ -136,16 +140,64 @@ class Introspection:
 
     @functools.cached_property
     def _at_chunk(self) -> ProgramTrace:
-        return self._traces.at(CACHE_ROWS, ())
+        with jax.enable_x64(True):
+            return self._traces.at(CACHE_ROWS, ())
+
+    def separable_means(self, name: str, num_rows: int) -> Means | None:
+        """Means of a normal site of so many rows at arbitrary latents; None where these do not decide its distribution.
+
+        They do where its means are sums of products of what latents and what rows make, and its scale is of latents
+        alone.
+        """
+        if name not in self._separable:
+            return None
+        traced, compiled = self._separable[name]
+        function = traced if num_rows < COMPILED_FROM * CACHE_ROWS else compiled
+
+        def means(rows: Rows, num_draws: int) -> Float[np.ndarray, "n draws ..."]:
+            draws = np.arange(float(num_draws)).reshape(-1, BLOCK)
+
+            def of_rows(*known: Any) -> Float[np.ndarray, "n draws ..."]:
+                return np.moveaxis(np.concatenate([function(block, *known) for block in draws]), 0, 1)
+
+            return self._over_rows(of_rows, rows, rows.codes)
+
+        return means
+
+    @functools.cached_property
+    def _separable(self) -> dict[str, tuple[Traced, Callable[..., Any]]]:
+        """Site -> its separable means, evaluated by NumPy, and compiled."""
+        found: dict[str, tuple[Traced, Callable[..., Any]]] = {}
+        with jax.enable_x64(True):
+            classes, sources, traces = self._traces.classes, self._traces.sources.learned, self._traces
+            for name in set(self.plan.rowwise) & classes.likelihoods.keys() - classes.unsummarized.keys():
+                (parameters, mask), factor = sources[name]
+                if mask is not None or classes.likelihoods[name] != NormalLikelihood():
+                    continue
+                if not frozenset().union(*jax.tree.leaves((parameters["scale"], factor))) <= {LATENTS}:
+                    continue
+                learned: Any = self._at_chunk.function.only(lambda findings: findings.learned)
+                mean = learned.only(operator.itemgetter(name)).only(lambda of_site: of_site[0][0]["loc"])
+                latents, rows = traces.draw(arbitrary_numbers(0)).latents, traces.zeros(CACHE_ROWS)
+                covariates = arbitrary_covariates(traces.program, CACHE_ROWS)
+                traced = separable(mean, latents, rows, np.zeros(CACHE_ROWS, int), covariates)
+                if traced is not None:
+                    found[name] = traced, jax.jit(traced.traceably)
+        return found
 
     def _at_rows(self, choose: Callable[[Findings], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
         with jax.enable_x64(True):
-            function = self._at_chunk.function.only(choose)
-            latents, unused = self._traces.draw(arbitrary_numbers(0)).latents, self._traces.zeros(CACHE_ROWS)
+            function, latents = self._at_chunk.function.only(choose), self._traces.draw(arbitrary_numbers(0)).latents
+        return self._over_rows(lambda *known: function(latents, *known), rows, codes)
+
+    def _over_rows(self, function: Callable[..., Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
+        """A function of attributes, codes and covariates at rows, chunk by chunk."""
+        with jax.enable_x64(True):
+            unused = self._traces.zeros(CACHE_ROWS)
 
             def of_chunk(chunk: Any) -> Any:
                 values, *others = chunk
-                return function(latents, unused | values, *others)
+                return function(unused | values, *others)
 
             needed = {other for _, others in self.plan.dependences for other in others}
             chunks = {name: rows.values[name] for name in needed}, codes, rows.covariates

@@ -203,6 +203,7 @@ class Plan:
 
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
+Means: TypeAlias = Callable[[Rows, int], Float[np.ndarray, "n draws ..."]]  # of rows, at so many arbitrary latents
 
 
 class Program(abc.ABC):
@@ -243,6 +244,10 @@ class Program(abc.ABC):
     @abc.abstractmethod
     def check_values(self, rows: Rows) -> None:
         """Refuse values outside the support of their site, naming the site and the first such row."""
+
+    @abc.abstractmethod
+    def separable_means(self, site: str, num_rows: int) -> Means | None:
+        """Means of a normal site of so many rows at arbitrary latents; None where other things decide its scale."""
 
     @abc.abstractmethod
     def replace(self, **values: Any) -> Self:

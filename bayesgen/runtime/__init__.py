@@ -17,7 +17,7 @@ from .chunking import (
     padded_size,
     table_chunks,
 )
-from .compilation import OwnedJit, Traced, compiled, inner_jaxprs, needed_equations
+from .compilation import OwnedJit, Traced, called, compiled, inner_jaxprs, needed_equations
 from .devices import beyond_memory, carrying, check_not_forked, devices_in_use, divided, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
@@ -54,6 +54,7 @@ __all__ = [
     "as_key",
     "bar",
     "beyond_memory",
+    "called",
     "carrying",
     "check_not_forked",
     "check_seed",

@@ -127,6 +127,12 @@ def _evaluated(
     return [value_of(variable) for variable in results]
 
 
+def called(equation: JaxprEqn) -> ClosedJaxpr | None:
+    """The function that an equation calls, if it does nothing else."""
+    inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
+    return inner[0] if equation.primitive.name in _CALLS and len(inner) == 1 else None
+
+
 def _whole(closed: ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
     """All results of an inner jaxpr."""
     jaxpr = closed.jaxpr
@@ -135,9 +141,8 @@ def _whole(closed: ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
 
 def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     name, parameters = equation.primitive.name, equation.params
-    inner = [value for value in parameters.values() if isinstance(value, ClosedJaxpr)]
-    if name in CALLS and len(inner) == 1:
-        return _whole(inner[0], values)
+    if (inner := called(equation)) is not None:
+        return _whole(inner, values)
     if name in _ELEMENTWISE:
         return [_ELEMENTWISE[name](*values)]
     if name in _RULES and (found := _RULES[name](values, parameters)) is not None:
@@ -146,7 +151,7 @@ def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     return found if equation.primitive.multiple_results else [found]
 
 
-CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
 
 
 def _as(value: Any, variable: Variable) -> Value:

@@ -10,7 +10,7 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import OfStatistics, Prior, ProgramDensity
+from bayesgen.program import Prior, ProgramDensity
 from bayesgen.program.starts import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers import evaluator_of
 from bayesgen.solvers.attempts import laplace
@@ -67,7 +67,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        density = ProgramDensity(program, (OfStatistics(problem.statistics),), Prior.SITES)
+        density = ProgramDensity(program, problem.log_likelihoods, Prior.SITES)
         evaluator = evaluator_of(density)
         prepared = [laplace(density, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
     assert all(each.num_modes == 2 and each.reason.startswith("2 modes were found") for each in prepared)

@@ -1,0 +1,182 @@
+"""Normal sites whose means, whatever the latents are, are linear in those of few rows: compressed to cross products."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from bayesgen.data import Rows
+from bayesgen.distributions import LINEAR_NORMAL
+from bayesgen.records import record, static
+from bayesgen.runtime import CACHE_ROWS, LEAST_ROWS, chunks, in_threads
+from bayesgen.statistics import Moments, SufficientStatistics, Summary
+from bayesgen.typing import Array, Float, Int
+
+from .density import LogLikelihood, OfStatistics
+from .evaluation import Evaluation, evaluate
+from .separable import BLOCK
+from .structure import Arrays, Means, Program
+
+FEWEST = 4 * LEAST_ROWS  # rows that are compressed: fewer cost little as they are
+SAMPLE = 4 * CACHE_ROWS  # rows of which a basis is chosen; the others are seen once, if it is theirs, too
+MOST, PASSES = 256, 3  # rows of a basis, and passes over all rows
+ROUNDING_OF_MEANS = 1e-12  # relative to their size at arbitrary latents
+FAR = 10.0  # coefficients of a row that had better be in the basis
+
+
+@record
+class OfCrossProducts(LogLikelihood):
+    """Log-likelihood of a normal site with means that are linear in those of few rows.
+
+    Attributes:
+        rows: these rows.
+        reference: values near their means, from which means are counted.
+        summary: moments of the coefficients of all rows, and of their distances from the means by the reference.
+        site: name of the site.
+    """
+
+    rows: Rows
+    reference: Float[Array, "*extra p"]
+    summary: Moments
+    site: str = static(default="")
+
+    @property
+    def covariates(self) -> Arrays:
+        return self.rows.covariates
+
+    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+        rows = self.rows
+        few = evaluate(program, evaluation.latents, rows.codes, rows.values, rows.covariates)
+        normal, factor = few.compressed(self.site).parameters, few.scale(self.site)
+        coefficients, scale = jnp.moveaxis(normal["loc"], 0, -1) - self.reference, normal["scale"][:1]
+        parameters = {"coefficients": coefficients[None], "intercept": jnp.zeros_like(scale), "scale": scale}
+        log_likelihood = LINEAR_NORMAL.log_likelihood(parameters, self.summary).sum()
+        return jnp.asarray(log_likelihood if factor is None else factor * log_likelihood)
+
+    def cost(self, program: Program) -> float:
+        """One multiplication for each cross product."""
+        return float(np.size(self.summary.scatter))
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return False
+
+
+def log_likelihoods(program: Program, statistics: SufficientStatistics) -> tuple[LogLikelihood, ...]:
+    """The log-likelihoods whose sum is that of the data, by as few numbers as possible.
+
+    Sites are compressed where all rows have labels, which are then among what rows know.
+    """
+    rows, rowwise = statistics.rows, program.plan.rowwise
+    found: dict[str, LogLikelihood] = {}
+    if rows is not None and statistics.unlabelled is None and not program.local and program.definition is not None:
+        products = {name: _of_site(program, name, rows) for name in rowwise}
+        found = {name: of_site for name, of_site in products.items() if of_site is not None}
+    kept = statistics if len(found) < len(rowwise) else dataclasses.replace(statistics, rows=None)
+    return OfStatistics(kept.padded(), apart=tuple(found)), *found.values()
+
+
+def _of_site(program: Program, site: str, rows: Rows) -> OfCrossProducts | None:
+    """The cross products of a site; None where it has none, or so many that the rows cost less."""
+    counts = rows.frequencies > 0
+    if site in rows.observed:
+        counts = counts & np.asarray(rows.observed[site]).reshape(rows.num_rows, -1).any(1)
+    rows = rows if counts.all() else rows.take(np.flatnonzero(counts))
+    means = program.separable_means(site, rows.num_rows) if rows.num_rows >= FEWEST else None
+    most, num_draws = min(rows.num_rows // 8, 2 * math.isqrt(rows.num_rows), MOST), BLOCK
+    while means is not None:
+        vectors, limit = functools.partial(_vectors, means, num_draws), min(most, num_draws - 2)
+        basis = _basis_of_sample(vectors, rows)
+        if 0 < len(basis.places) <= limit:
+            return _products(basis, vectors, site, rows, limit)
+        if not len(basis.places) or limit == most:
+            break
+        num_draws *= 2
+    return None
+
+
+def _vectors(means: Means, num_draws: int, rows: Rows) -> Float[np.ndarray, "n L"]:
+    """Means of rows at arbitrary latents, those of all columns one after another."""
+    return means(rows, num_draws).reshape(rows.num_rows, -1)
+
+
+class _Basis:
+    """Rows of which others are linear combinations, with coefficients that are not large.
+
+    Attributes:
+        places: their positions.
+        vectors: their means at arbitrary latents.
+    """
+
+    def __init__(self, places: Int[np.ndarray, " p"], vectors: Float[np.ndarray, "p L"]) -> None:
+        self.places, self.vectors = places, vectors
+        self._orthogonal, triangular = np.linalg.qr(vectors.T)
+        self._inverse = np.linalg.inv(triangular).T
+
+    @classmethod
+    def of(cls, places: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]) -> "_Basis":
+        """The basis of rows, chosen by pivots."""
+        triangular, order = scipy.linalg.qr(vectors.T, mode="r", pivoting=True, check_finite=False)
+        sizes = np.abs(np.diagonal(triangular))
+        order = order[: len(sizes)]
+        order = order[sizes > ROUNDING_OF_MEANS * np.linalg.norm(vectors[order], axis=1)]
+        return cls(places[order], vectors[order])
+
+    def read(
+        self, places: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]
+    ) -> "tuple[_Basis, Float[np.ndarray, 'm p']]":
+        """The coefficients of rows, and the basis; where rows stand out, one that is theirs, too."""
+        projected, sizes = vectors @ self._orthogonal, np.linalg.norm(vectors, axis=1)
+        coefficients, errors = projected @ self._inverse, vectors - projected @ self._orthogonal.T
+        is_near = np.abs(coefficients).max(1, initial=0.0) <= FAR
+        new = ~(is_near & (np.linalg.norm(errors, axis=1) <= ROUNDING_OF_MEANS * sizes))
+        if not new.any():
+            return self, coefficients
+        both = np.concatenate([self.places, places[new]]), np.concatenate([self.vectors, vectors[new]])
+        return _Basis.of(*both), coefficients
+
+
+def _basis_of_sample(means: Callable[[Rows], Float[np.ndarray, "n L"]], rows: Rows) -> _Basis:
+    """The basis of some of the rows, first of few, as pivots of many take long."""
+    few, many = (np.arange(rows.num_rows)[:: math.ceil(rows.num_rows / size)] for size in (FEWEST, SAMPLE))
+    return _Basis.of(few, means(rows.take(few))).read(many, means(rows.take(many)))[0]
+
+
+def _products(
+    basis: _Basis, means: Callable[[Rows], Float[np.ndarray, "n L"]], site: str, rows: Rows, most: int
+) -> OfCrossProducts | None:
+    """The cross products of all rows; None where these have no basis of so many rows."""
+    observed = rows.observed.get(site, np.ones(rows.values[site].shape, bool))
+    known = np.where(observed, rows.values[site], 0.0)
+    typical = known.sum(0) / np.maximum(observed.sum(0), 1)
+
+    def of_chunk(part: slice) -> tuple[_Basis, Summary]:
+        read, coefficients = basis.read(np.arange(part.start, part.stop), means(rows.take(part)))
+        summary = LINEAR_NORMAL.summarize(
+            known[part] - np.tensordot(coefficients, reference, 1),
+            np.zeros(len(coefficients), int),
+            1,
+            rows.frequencies[part],
+            observed=observed[part] if site in rows.observed else None,
+            measure={"features": coefficients},
+        )
+        return read, summary
+
+    for _ in range(PASSES):
+        reference = np.where(observed[basis.places], known[basis.places], typical)
+        wider, summaries = zip(*in_threads(of_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
+        others = [other for other in wider if other is not basis]
+        if not others:
+            few = dataclasses.replace(rows.take(basis.places), observed={}, weights=None)
+            return OfCrossProducts(
+                few, np.moveaxis(reference, 0, -1), functools.reduce(Moments._merged, summaries), site
+            )
+        for other in others:
+            basis, _ = basis.read(other.places, other.vectors)
+        if len(basis.places) > most:
+            break
+    return None

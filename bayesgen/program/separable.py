@@ -1,0 +1,125 @@
+"""Means that are sums of products of functions of latents and functions of rows, at arbitrary latents.
+
+The jaxpr of a mean is read operation by operation. What latents alone make by anything but sums, products and
+rearrangements is replaced by arbitrary numbers: the means at all latents are then among those at all such numbers,
+and polynomials that agree at enough arbitrary numbers agree everywhere.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+
+from bayesgen.runtime import Traced, called, needed_equations
+from bayesgen.typing import Array
+
+from .traces import shaped
+
+BLOCK = 16  # draws of arbitrary latents that are evaluated together
+# operations whose results are sums of products of entries of their operands, and those of their operands that may not
+# depend on latents: indexes and conditions
+_SEPARABLE: Mapping[str, slice] = {
+    **dict.fromkeys(("add", "add_any", "concatenate", "copy", "cumsum", "dot_general", "mul", "neg"), slice(0)),
+    **dict.fromkeys(("broadcast_in_dim", "pad", "reduce_sum", "reshape", "rev", "slice", "split"), slice(0)),
+    **dict.fromkeys(("square", "squeeze", "sub", "transpose"), slice(0)),
+    "dynamic_slice": slice(1, None),
+    "gather": slice(1, None),
+    "select_n": slice(0, 1),
+}
+
+
+def separable(mean: Traced, latents: Any, *rows: Any) -> Traced | None:
+    """The means at arbitrary latents, a function of numbers of draws and of rows; None where they are no such sums.
+
+    Args:
+        mean: function of latents and of what rows know.
+        latents, rows: its arguments, of which shapes and dtypes matter alone.
+    """
+    found: list[_Term] = []
+
+    def of_draw(draw: Array, *rows: Any) -> Array:
+        reader, jaxpr = _Reader(draw), mean.jaxpr.jaxpr
+        known = [_Term(values, of_rows=True) for values in jax.tree.leaves(rows)]
+        arguments = [*map(reader.arbitrary, jaxpr.invars[: len(jaxpr.invars) - len(known)]), *known]
+        found.extend(reader.read(jaxpr, mean.jaxpr.consts, arguments, mean.variables))
+        return found[0].value
+
+    traced = Traced.of(jax.vmap(of_draw, (0, *[None] * len(rows))), np.zeros(BLOCK), *rows)
+    return traced if found[0].of_latents and found[0].is_separable else None
+
+
+class _Term(NamedTuple):
+    """A variable of a jaxpr.
+
+    Attributes:
+        value: its value.
+        of_latents: whether it depends on latents.
+        of_rows: whether it depends on what rows know.
+        is_separable: whether it is a sum of products of functions of the one and of the other.
+    """
+
+    value: Any
+    of_latents: bool = False
+    of_rows: bool = False
+    is_separable: bool = True
+
+
+class _Reader:
+    """Reads jaxprs at arbitrary numbers, which are functions of the number of a draw."""
+
+    def __init__(self, draw: Array) -> None:
+        self._draw, self._random = draw, np.random.default_rng(0)
+
+    def read(
+        self, jaxpr: Jaxpr, constants: Iterable[Any], arguments: Iterable[_Term], results: Sequence[Var | Literal]
+    ) -> list[_Term]:
+        """Some results of a jaxpr."""
+        terms = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(_Term, constants), *arguments), strict=True))
+
+        def term(operand: Var | Literal) -> _Term:
+            return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
+
+        for equation in needed_equations(jaxpr, results):
+            operands, inner = list(map(term, equation.invars)), called(equation)
+            if inner is None:
+                made = self._made(equation, operands)
+            else:
+                made = self.read(inner.jaxpr, inner.consts, operands, inner.jaxpr.outvars)
+            terms |= zip(equation.outvars, made, strict=True)
+        return list(map(term, results))
+
+    def arbitrary(self, variable: Var) -> _Term:
+        """A function of latents, replaced by positive numbers; by zeros where its values are not real."""
+        shape, dtype = shaped(variable).shape, shaped(variable).dtype
+        if dtype.kind != "f":
+            return _Term(jnp.zeros(shape, dtype), of_latents=True)
+        frequency, phase = self._random.uniform(0, 2 * math.pi, (2, *shape))
+        return _Term(2.0 + jnp.cos(frequency * self._draw + phase), of_latents=True)
+
+    def _made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+        of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)
+        is_separable = all(t.is_separable for t in operands)
+        if of_latents and not (is_separable and _multiplies(equation, operands)):
+            return [
+                self.arbitrary(variable)._replace(of_rows=of_rows, is_separable=not of_rows)
+                for variable in equation.outvars
+            ]
+        made = equation.primitive.bind(*(term.value for term in operands), **equation.params)
+        values = made if equation.primitive.multiple_results else [made]
+        return [_Term(value, of_latents, of_rows) for value in values]
+
+
+def _multiplies(equation: JaxprEqn, operands: Sequence[_Term]) -> bool:
+    """Whether results are sums of products of entries of operands, or quotients by what latents or rows alone make."""
+    name = equation.primitive.name
+    if name == "div":
+        return not (operands[1].of_latents and operands[1].of_rows)
+    if name == "integer_pow":
+        return bool(equation.params["y"] > 0)
+    if name == "convert_element_type":
+        return shaped(equation.invars[0]).dtype.kind == shaped(equation.outvars[0]).dtype.kind == "f"
+    return name in _SEPARABLE and not any(term.of_latents for term in operands[_SEPARABLE[name]])
