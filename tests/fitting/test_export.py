@@ -124,7 +124,10 @@ def arviz_plots():
     pyplot.close("all")
 
 
-@pytest.mark.parametrize("plot", ["plot_trace_dist", "plot_rank_dist", "plot_forest"])
+@pytest.mark.parametrize(
+    "plot",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("plot_trace_dist", "plot_rank_dist")), "plot_forest"],
+)
 def test_arviz_draws_it(arviz_plots, plot, tmp_path):
     case = CASES["discriminant, full"]
     tree = bg.fit(case.model, *case.data, method=bg.Exact()).to_datatree(num_draws=50)
