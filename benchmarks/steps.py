@@ -5,11 +5,11 @@ import functools
 
 import jax
 import numpy as np
+import numpyro.infer
 
 import bayesgen as bg
 from bayesgen.program import OfStatistics, Prior, ProgramDensity
-from bayesgen.solvers.attempts import sample_adapted
-from bayesgen.solvers.sampler import sample_whitened
+from bayesgen.solvers.sampler import sample_chains
 
 from . import gda
 from .measure import REPEATS, Below, Faster, Price, Row, duel
@@ -63,22 +63,30 @@ def _kernels(num_chains, bound, repeats):
     )
     method = bg.NUTS(num_samples=100)
     whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).density
-    shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains, "target": 0.8}
-    shared |= {"advanced": lambda amount: None}
+    shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains}
     steps = {}
 
     def ours():
-        steps["ours"] = sample_whitened(whitened, jax.random.key(0), patience=np.inf, **shared)[1]["num_steps"]
+        _, (_, stats) = sample_chains(whitened, jax.random.key(0), target=0.8, advanced=lambda amount: None, **shared)
+        steps["ours"] = stats["num_steps"]
 
-    def numpyro():
-        steps["NumPyro's"] = sample_adapted(whitened, jax.random.key(0), dense_mass=False, **shared)[1]["num_steps"]
+    @jax.jit
+    def run(key, points):
+        kernel = numpyro.infer.NUTS(potential_fn=lambda z: -whitened(z))
+        mcmc = numpyro.infer.MCMC(kernel, chain_method="vectorized", progress_bar=False, **shared)
+        mcmc.run(key, init_params=points, extra_fields=("num_steps",))
+        return mcmc.get_samples(), mcmc.get_extra_fields()["num_steps"]
+
+    def numpyros():
+        points = 0.5 * np.random.default_rng(0).normal(size=(num_chains, density.dimension))
+        steps["NumPyro's"] = jax.block_until_ready(run(jax.random.key(0), points))[1]
 
     with jax.enable_x64(True):
         row = duel(
             f"NUTS kernels, GDA of iris whitened ({density.dimension} dimensions), {num_chains} chains x 150 + 1,000",
             Faster(bound),
             ours,
-            numpyro,
+            numpyros,
             "NumPyro's kernel",
             repeats=repeats,
         )

@@ -62,19 +62,19 @@ class NUTS(Method):
     starts at the mode in unconstrained coordinates, and rescales the coordinates by the inverse Hessian at the mode
     (whitening), so that a short warm-up for the step size is enough. If some draws diverge, it samples again with
     smaller steps, for a `target_accept_prob` of 0.95. If whitening fails (several modes, an indefinite Hessian, or
-    heavy tails in which chains diverge or wander), it falls back to ordinary adaptation. `fit.attributes` holds the
-    path that was taken, and its target.
+    heavy tails in which chains diverge or wander), it adapts the coordinates to the draws of a longer warm-up, by
+    windows as Stan does, but of all chains together. `fit.attributes` holds the path that was taken, and its target.
 
     Continuous latents of each row with one coordinate are integrated out by quadrature, and drawn exactly given each
     draw of the others. They are sampled with the others where they have several coordinates, or where errors of the
     quadrature (of densities with kinks, say) vary by more than 0.02 among draws.
 
     Args:
-        num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 1000 where it is not.
+        num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 400 where it is not.
         num_samples: draws a chain.
         num_chains: chains, run as one vectorised program.
         target_accept_prob: target of the step-size adaptation, in (0, 1).
-        precondition: False for plain adaptation of NumPyro.
+        precondition: False for adaptation without a search for the mode.
 
     Source: Hoffman and Gelman (2014), The No-U-Turn sampler, algorithm 6; iterative form of Phan et al. (2019).
     """

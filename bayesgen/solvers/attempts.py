@@ -1,30 +1,28 @@
-"""Draws from a log density: by NUTS in whitened coordinates, or else by NUTS with adapted masses.
+"""Draws from a log density: by NUTS in whitened coordinates, or else in coordinates adapted to its draws.
 
 Draws in whitened coordinates are judged. Where some draws diverge, smaller steps in the same coordinates
-help, and adapted masses do not (two normal classes on 12 rows, against quadrature); where many diverge, the coordinates
+help, and adapted ones do not (two normal classes on 12 rows, against quadrature); where many diverge, the coordinates
 are wrong.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.hmc import hmc
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, bar
+from bayesgen.runtime import bar
 from bayesgen.statistics import split_rhats
-from bayesgen.typing import Array, Float
+from bayesgen.typing import Float
 
 from .curvature import AffineMap, Whitened, constrained
 from .maximize import search
 from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
-from .sampler import Sample, advance_of, draw_numbers, groups, sample_whitened, start
+from .sampler import Sample, advance_of, draw_numbers, groups, sample_chains, start
 from .trajectory import POSITION, TREE
 
 
@@ -53,125 +51,11 @@ def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
     return Evaluator(batched(step, size), density.density.blocks)
 
 
-# NumPyro's NUTS with adapted masses, for posteriors that cannot be whitened.
-
-STEPS_A_CALL = 50  # between two updates of the progress bar
-MOST_DENSE = 100  # dimensions up to which a dense mass matrix is adapted
-RECORDED = ("num_steps", "accept_prob", "diverging", "energy", "potential_energy")
-
-
-@dataclasses.dataclass(frozen=True)
-class Adaptation:
-    """The settings of NumPyro's adaptation. Hashable: compiled functions are keyed by it."""
-
-    num_warmup: int
-    dense_mass: bool
-
-
-def sample_adapted(
-    density: Whitened,
-    key: Any,
-    *,
-    num_warmup: int,
-    num_samples: int,
-    num_chains: int,
-    target: float,
-    dense_mass: bool,
-    advanced: Callable[[float], None],
-) -> Sample:
-    """Draw by NumPyro's NUTS, which adapts step size and masses.
-
-    Args:
-        density: log density, in the coordinates of the masses.
-        key: JAX key.
-        target: target acceptance probability of the step size.
-        dense_mass: whether the mass matrix is dense, up to `MOST_DENSE` dimensions.
-        advanced: called with the number of new steps of each chain.
-
-    Returns:
-        (draws (chain, draw, dimension), statistics name -> (chain, draw)).
-    """
-    plan = Adaptation(num_warmup, dense_mass and density.dimension <= MOST_DENSE)
-    first, second = jax.random.split(key)
-    points = 0.5 * jax.random.normal(second, (num_chains, density.dimension), jnp.float64)
-    states = start_numpyro(density, jax.random.split(first, num_chains), points, target, plan=plan)
-    for size in _chunks(num_warmup):
-        states, _, _ = advance_numpyro(density, states, target, plan=plan, num_steps=size)
-        advanced(size)
-    parts = []
-    for size in _chunks(num_samples):
-        states, draws, stats = advance_numpyro(density, states, target, plan=plan, num_steps=size)
-        parts.append((np.asarray(draws), jax.tree.map(np.asarray, stats)))
-        advanced(size)
-    draws = np.concatenate([part for part, _ in parts], axis=1)
-    return draws, {name: np.concatenate([stats[name] for _, stats in parts], axis=1) for name in parts[0][1]}
-
-
-def _chunks(total: int) -> list[int]:
-    """Numbers of steps of calls: equal ones, so that one function is compiled, and a rest."""
-    return [STEPS_A_CALL] * (total // STEPS_A_CALL) + ([total % STEPS_A_CALL] if total % STEPS_A_CALL else [])
-
-
-def start_numpyro(
-    density: Whitened, keys: Any, points: Float[Array, "chain D"], target: float, *, plan: Adaptation
-) -> Any:
-    """The states of the chains before the first step.
-
-    The state is set up on a toy density, which compiles once for all programs, and then given the density and gradient
-    at the starting points.
-    """
-    states = _toy_start(keys, points, target, plan=plan)
-    at_points = [_at_point(density, point) for point in points]
-    energies, gradients = (jnp.stack(parts) for parts in zip(*at_points, strict=True))
-    if not np.isfinite(energies).all():
-        raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
-    return states._replace(potential_energy=energies, energy=energies, z_grad=gradients)
-
-
-def _at_point(density: Whitened, z: Float[Array, " D"]) -> tuple[Float[Array, ""], Float[Array, " D"]]:
-    position, pull = jax.vjp(density.whitening, z)
-    value, gradient = evaluator_of(density.density).at(np.asarray(position))
-    return jnp.asarray(-value, jnp.float64), -pull(jnp.asarray(gradient))[0]
-
-
-@functools.partial(jax.jit, static_argnames="plan")
-def _toy_start(keys: Any, points: Float[Array, "chain D"], target: Any, *, plan: Adaptation) -> Any:
-    init_kernel, _ = hmc(potential_fn_gen=lambda: lambda z: 0.5 * (z**2).sum(), algo="NUTS")
-    return jax.vmap(lambda key, z: _start(init_kernel, key, z, target, plan))(keys, points)
-
-
-def _start(init_kernel: Callable[..., Any], key: Any, z: Any, target: Any, plan: Adaptation) -> Any:
-    return init_kernel(
-        z, plan.num_warmup, step_size=1.0, dense_mass=plan.dense_mass, target_accept_prob=target, rng_key=key
-    )
-
-
-@functools.partial(OwnedJit, static_argnames=("plan", "num_steps"))
-def advance_numpyro(density: LogDensity, states: Any, target: Any, *, plan: Adaptation, num_steps: int) -> Any:
-    """Take steps with every chain, adapting while in warm-up.
-
-    Returns:
-        (states, draws (chain, step, dimension), statistics (chain, step)).
-    """
-    init_kernel, sample_kernel = hmc(potential_fn_gen=lambda: lambda z: -density(z), algo="NUTS")
-
-    def chain(state: Any) -> Any:
-        # this sets the kernel up; its unused result is not computed
-        _start(init_kernel, jax.random.key(0), state.z, target, plan)
-
-        def step(state: Any, _: None) -> Any:
-            state = sample_kernel(state)
-            stats = {name: getattr(state, name) for name in RECORDED}
-            return state, (state.z, stats | {"step_size": state.adapt_state.step_size})
-
-        return jax.lax.scan(step, state, length=num_steps)
-
-    states, (draws, stats) = jax.vmap(chain)(states)
-    return states, draws, stats
-
-
+MOST_DENSE = 100  # dimensions up to which coordinates are adapted to correlations
+NUM_ADAPTED = 400  # warm-up draws of four chains that adapt together
 CAREFUL = 0.95  # target acceptance probability of smaller steps
 LONG_TRAJECTORY = 63  # mean leapfrog steps a draw, above which whitening has failed
+MOST_DIVERGING = 0.02  # share of draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,12 +118,12 @@ def sample(
     key: Any,
     progress: bool | None,
 ) -> Chains:
-    """Draws in coordinates whitened at the mode, or by adapted masses where those cannot be trusted. Inside float64.
+    """Draws in coordinates whitened at the mode, or adapted ones where those cannot be trusted. Inside float64.
 
     Args:
         density: log density.
         settings: of the sampler.
-        find_starts: starts of the mode search; None for plain adaptation, with a diagonal mass matrix.
+        find_starts: starts of the mode search; None for plain adaptation.
         key: JAX key, the same for every attempt.
         progress: whether to show progress; None for in a terminal only.
 
@@ -250,36 +134,62 @@ def sample(
         prepared = Preparation(_shifted(density, np.zeros(density.dimension)), "precondition=False")
     else:
         prepared = whitened_at_mode(density, settings.num_chains, find_starts)
-    coordinates, reason = prepared.density, prepared.reason
+    reason, target = prepared.reason, settings.target
 
-    def drawn(sampler: Callable[..., Sample], num_warmup: int, target: float, **options: Any) -> Sample:
-        numbers = {"num_warmup": num_warmup, "num_samples": settings.num_samples, "num_chains": settings.num_chains}
-        with bar("sampling", num_warmup + settings.num_samples, progress) as advanced:
-            return sampler(coordinates, key, target=target, advanced=advanced, **numbers, **options)
+    def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, Sample]:
+        numbers: dict[str, Any] = {
+            "num_samples": settings.num_samples,
+            "num_chains": settings.num_chains,
+            "target": target,
+        }
+        total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
+        with bar("sampling", total, progress) as advanced:
+            made = sample_chains(coordinates, key, num_warmup=num_warmup, advanced=advanced, **numbers, **options)
+        return cast(Whitened, made[0]), made[1]
 
-    def chains(draws: np.ndarray, stats: dict[str, np.ndarray], path: str, target: float) -> Chains:
-        values = constrained(coordinates, draws)
+    def chains(coordinates: Whitened, sampled: Sample, path: str, target: float) -> Chains:
         warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
-        return Chains(values, stats, coordinates, path, target, warnings)
+        return Chains(constrained(coordinates, sampled[0]), sampled[1], coordinates, path, target, warnings)
 
-    if reason is None:
-        target, num_warmup = settings.target, settings.num_warmup or 150
-        draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
-        if target < CAREFUL and 0 < stats["diverging"].mean() < 0.2:  # smaller steps do not help if more diverge
-            target = CAREFUL
-            draws, stats = drawn(sample_whitened, num_warmup, target, patience=LONG_TRAJECTORY)
-        failure = failure_of(draws, stats, coordinates.has_symmetries)
-        if failure is None:
-            return chains(draws, stats, "whitened", target)
+    for target in (settings.target, CAREFUL) if reason is None else ():
+        fails = functools.partial(_fails, target < CAREFUL)
+        coordinates, sampled = drawn(prepared.density, settings.num_warmup or 150, target, fails=fails)
+        failure = failure_of(*sampled, density.has_symmetries)
+        # smaller steps do not help if more diverge, or many are taken already
+        some_diverge = 0 < sampled[1]["diverging"].mean() < 0.2 and sampled[1]["num_steps"].mean() <= LONG_TRAJECTORY
+        if failure is None and not (some_diverge and target < CAREFUL):
+            return chains(coordinates, sampled, "whitened", target)
         reason = f"{failure} in whitened coordinates"
-    num_warmup, is_dense = settings.num_warmup or 1000, find_starts is not None
-    sampled = drawn(sample_adapted, num_warmup, settings.target, dense_mass=is_dense)
-    return chains(*sampled, f"adapted: {reason}", settings.target)
+        if not some_diverge or target >= CAREFUL:
+            break
+    num_warmup = settings.num_warmup or NUM_ADAPTED
+    windows = [size for share in (1, 2, 4, 6) if (size := share * num_warmup // 16) >= 10]
+    adapting = _adapting(prepared.density)
+    coordinates, sampled = drawn(adapting, num_warmup - sum(windows), target, windows=windows)
+    if not np.isfinite(sampled[1]["potential_energy"]).all():
+        raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
+    return chains(coordinates, sampled, f"adapted: {reason}", target)
+
+
+def _fails(is_bold: bool, stats: Mapping[str, np.ndarray], is_warm: bool) -> bool:
+    """Whether coordinates have failed by the first draws; one that diverges is enough, if steps may be smaller."""
+    diverge = stats["diverging"].any() if is_bold else stats["diverging"].mean() > MOST_DIVERGING
+    return bool((is_warm and diverge) or stats["num_steps"].mean() > LONG_TRAJECTORY)
+
+
+def _adapting(density: Whitened) -> Whitened:
+    """The density in coordinates that can be adapted, from which adaptation starts: one block, or none."""
+    whitening, dimension = density.whitening, density.dimension
+    if whitening.factors[0].shape[1] != dimension:
+        widths = whitening.widths[:, None, None]
+        factors = widths if dimension > MOST_DENSE else np.diag(whitening.widths)[None]
+        whitening = AffineMap(whitening.center, (factors,))
+    return Whitened(density.density, whitening)
 
 
 def failure_of(draws: np.ndarray, stats: dict[str, np.ndarray], has_symmetries: bool) -> str | None:
     """Why draws in whitened coordinates are not to be trusted, or None."""
-    if stats["diverging"].mean() > 0.02:
+    if stats["diverging"].mean() > MOST_DIVERGING:
         return "chains diverged"
     if stats["num_steps"].mean() > LONG_TRAJECTORY:
         return "trajectories were long"

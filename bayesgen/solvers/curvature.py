@@ -70,9 +70,8 @@ class Curvature:
 
     @property
     def log_volume(self) -> float:
-        """Log determinant of the factors F. Only of positive definite curvature."""
-        assert self.inverse_roots is not None
-        return sum(float(np.log(np.diagonal(root, axis1=1, axis2=2)).sum()) for root in self.inverse_roots)
+        """Log determinant of the factors F, by absolute eigenvalues."""
+        return sum(float(np.linalg.slogdet(root)[1].sum()) for root in self.roots_of_size)
 
     @property
     def roots_of_size(self) -> list[Float[np.ndarray, "blocks size size"]]:

@@ -20,6 +20,7 @@ from .quasi_newton import MOST_DENSE_AXES, Axes, Climb, Evaluator, Points, Vecto
 
 MOST_DECOMPOSED = 1200  # dimensions up to which flat directions are found by eigenvalues or singular values
 ROUNDS, CLIMB_STEPS = 20, 400  # climbs from one start, and evaluations of each
+PEAK_STEPS, MOST_SPIKES = 100, 3  # evaluations of each where peaks are looked for in few dimensions, and lost starts
 LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
 AGREEMENT = 1e-3  # difference of the values of equal optima
 CONVERGED_DECREMENT = 1e-4  # squared Newton decrement at an optimum, at most
@@ -86,9 +87,8 @@ class Optimum:
 
     @property
     def log_mass(self) -> float:
-        """Log of the integral of the Laplace approximation, up to a constant. Only of peaks."""
-        assert self.curvature is not None
-        return self.value + self.curvature.log_volume
+        """Log of the integral of the Laplace approximation, up to a constant; minus infinity without curvature."""
+        return -np.inf if self.curvature is None else self.value + self.curvature.log_volume
 
     def is_at(self, vector: Vector, value: float) -> bool:
         """Whether a point is this optimum, by value and place (mirrored modes have equal values)."""
@@ -114,7 +114,7 @@ def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool 
     Raises:
         FitError: where the density is finite nowhere.
     """
-    optima = climb(evaluator, starts, least_gain=AGREEMENT)  # there may be no peak, and samplers can do without
+    optima = climb(evaluator, starts, for_peaks=True)  # there may be no peak, and samplers can do without
     peaks = [peak for peak in (_as_peak(evaluator, optimum) for optimum in optima) if peak is not None]
     if not peaks:
         return optima[0]
@@ -126,10 +126,14 @@ def search(evaluator: Evaluator, starts: Iterable[Vector], has_symmetries: bool 
     return dataclasses.replace(main, num_modes=len(masses))
 
 
-def climb(evaluator: Evaluator, starts: Iterable[Vector], least_gain: float = 0.0) -> list[Optimum]:
+def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = False) -> list[Optimum]:
     """The distinct optima above starting points, the highest first.
 
-    A route ends where its last climb has gained no more than `least_gain` and no peak is near.
+    Args:
+        evaluator: of the density.
+        starts: the starting points.
+        for_peaks: whether a route may end where it leads to no peak: where its last climb has gained next to nothing,
+            or less than the log volume has fallen, as on the way into a funnel. Several such routes end the search.
 
     Raises:
         FitError: where the density is finite at none of them.
@@ -138,19 +142,24 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], least_gain: float = 0.
         _Route.begin(Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start)), 1) for start in starts
     ]
     waiting.reverse()
+    most_steps = PEAK_STEPS if for_peaks and waiting[0].axes.ndim == 2 else CLIMB_STEPS
     routes: list[_Route] = []
     optima: list[Optimum] = []
     while routes or waiting:
-        while waiting and len(routes) < (evaluator.climbs_at_once if optima else 1):  # most lead to the same one
+        is_known = any(optimum.converged for optimum in optima)
+        if for_peaks and not is_known and len(optima) >= MOST_SPIKES:
+            break
+        at_once = 1 if not optima else evaluator.climbs_at_once if is_known or not for_peaks else MOST_SPIKES - 1
+        while waiting and len(routes) < at_once:  # most lead to the same one
             routes.append(waiting.pop())
         following = []
         for route in _continued(evaluator, routes):
             if any(known.converged and known.is_at(route.vector, route.value) for known in optima):
                 continue  # there is no need for its last digits again
-            if not route.is_over:
+            if not route.is_over and route.num_steps < most_steps:
                 following.append(route)
                 continue
-            optimum = _end(evaluator, route, least_gain)
+            optimum = _end(evaluator, route, for_peaks)
             if optimum.status is Status.UNFINISHED and route.num_rounds < ROUNDS:
                 assert optimum.curvature is not None
                 following.append(_Route.begin(optimum, optimum.curvature.axes(), route.num_rounds + 1))
@@ -232,8 +241,8 @@ class _Route:
 
     @property
     def is_over(self) -> bool:
-        """Whether the climb has ended, or has taken all its steps."""
-        return bool(self.climb.is_over) or self.num_steps >= CLIMB_STEPS
+        """Whether the climb has ended."""
+        return bool(self.climb.is_over)
 
 
 def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
@@ -252,7 +261,7 @@ def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
     ]
 
 
-def _end(evaluator: Evaluator, route: _Route, least_gain: float) -> Optimum:
+def _end(evaluator: Evaluator, route: _Route, for_peaks: bool) -> Optimum:
     """The end of a climb; `Status.UNFINISHED` where another one may come higher."""
     before, vector = route.origin.value, route.vector
     value, gradient = evaluator.at(vector)
@@ -262,7 +271,8 @@ def _end(evaluator: Evaluator, route: _Route, least_gain: float) -> Optimum:
     decrement = _decrement(optimum)
     if decrement <= (1e-10 if value <= before else 1e-17):  # rounding ends the search where it gains nothing
         return dataclasses.replace(optimum, status=Status.CONVERGED)
-    is_peakless = np.isinf(decrement) and (bool(route.climb.is_converged) or value - before <= least_gain)
+    rises_in_vain = value - before <= AGREEMENT or optimum.log_mass < route.origin.log_mass
+    is_peakless = np.isinf(decrement) and (bool(route.climb.is_converged) or (for_peaks and rises_in_vain))
     is_last = is_peakless or value <= before
     return optimum if is_last else dataclasses.replace(optimum, status=Status.UNFINISHED)
 

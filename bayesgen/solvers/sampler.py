@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from bayesgen.log_density import LogDensity
 from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, devices_in_use, num_cores
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
+from .curvature import AffineMap, Whitened
 from .quasi_newton import LIGHT_OPTIMISATION
 from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
 
@@ -49,14 +50,17 @@ class Chain(NamedTuple):
     num_draws: Int[Array, "*chains"]
 
 
-def start(dimension: int, random: np.random.Generator, size: int) -> Chain:
-    """Chains at dispersed points near the mode, by NumPy, without compiling.
+def start(
+    dimension: int, random: np.random.Generator, size: int, places: Float[np.ndarray, "size D"] | None = None
+) -> Chain:
+    """Chains at some places, or else at dispersed points near the mode, by NumPy, without compiling.
 
     Their potential is infinite, so that the first step is always accepted and no gradient at the starting points has to
     be compiled.
     """
     momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
-    point = np.stack([0.5 * random.normal(size=(size, dimension)), momenta, zeros], axis=1)
+    places = 0.5 * random.normal(size=(size, dimension)) if places is None else places
+    point = np.stack([places, momenta, zeros], axis=1)
     ends = np.stack([point, point], axis=1)
     directions = _directions(random, size)
     zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
@@ -107,31 +111,37 @@ def named_statistics(stats: Float[np.ndarray, "*draws statistics"]) -> dict[str,
 
 
 Sample = tuple[np.ndarray, dict[str, np.ndarray]]
+FIRST_DRAWS = DRAWS_A_CALL  # of each chain, after which coordinates are judged
 
 
-def sample_whitened(
+def sample_chains(
     density: LogDensity,
     key: Any,
     *,
+    windows: Sequence[int] = (),
     num_warmup: int,
     num_samples: int,
     num_chains: int,
     target: float,
-    patience: float,
+    fails: Callable[[Mapping[str, np.ndarray], bool], bool] | None = None,
     advanced: Callable[[float], None],
-) -> Sample:
+) -> tuple[LogDensity, Sample]:
     """Draw by NUTS; a warm-up finds the step size, one for all chains.
 
     Args:
-        density: log density, in coordinates in which it is nearly standard normal.
+        density: log density, in coordinates in which it is nearly standard normal, or whitened anew by windows.
         key: JAX key.
+        windows: numbers of warm-up draws after each of which the draws of all chains give new coordinates, as in Stan,
+            whose chains adapt alone. Only of a `Whitened` density.
+        num_warmup: warm-up draws after the windows.
         target: target acceptance probability of the step size.
-        patience: mean leapfrog steps of a warm-up draw above which there is no sampling.
+        fails: the statistics of the warm-up after the windows, or of the first draws after it, and whether it is these
+            -> whether there is no more sampling; None for sampling in any case.
         advanced: called with the number of new draws of each chain.
 
     Returns:
-        (draws (chain, draw, dimension), statistics name -> (chain, draw)); those of the warm-up if it exceeded
-        `patience`.
+        The density in the coordinates of the draws, and (draws (chain, draw, dimension), statistics name ->
+        (chain, draw)); the last that were made where they fail.
     """
     for function in lowered(density, num_chains):
         function.compile()  # here, as NumPyro programs may not be traced in threads
@@ -146,19 +156,50 @@ def sample_whitened(
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 
-        def run_all(num_draws: int, adapt: bool, chains: list[Chain]) -> list[Any]:
-            work = carrying(functools.partial(_run, density, num_draws, target, adapt, tell))
-            return pool.results(work, chains, random)
+        def run_all(num_draws: int, adapt: bool, is_part: bool = False) -> Sample:
+            work = carrying(functools.partial(_run, density, num_draws, target, adapt, is_part, tell))
+            parts = pool.results(work, chains, random)
+            chains[:] = [part[0] for part in parts]
+            draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
+            return draws, named_statistics(stats)
 
-        warm = run_all(
-            num_warmup, True, [start(density.dimension, *group) for group in zip(random, sizes, strict=True)]
-        )
-        parts = warm
-        if np.concatenate([stats[..., 0] for _, _, stats in warm]).mean() <= patience:
-            guess = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain, _, _ in warm]))
-            parts = run_all(num_samples, False, [at_step_size(chain, guess) for chain, _, _ in warm])
-    draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))
-    return draws, named_statistics(stats)
+        chains = [start(density.dimension, *group) for group in zip(random, sizes, strict=True)]
+        for size in windows:
+            draws, _ = run_all(size, True)
+            assert isinstance(density, Whitened)
+            density, last = _rewhitened(density, draws)
+            places = np.split(last, np.cumsum(sizes)[:-1])
+            chains = [start(density.dimension, *each) for each in zip(random, sizes, places, strict=True)]
+        made, first = [run_all(num_warmup, True)], min(FIRST_DRAWS if fails else num_samples, num_samples)
+        if not (fails and fails(made[0][1], False)):
+            step_size = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain in chains]))
+            chains = [at_step_size(chain, step_size) for chain in chains]
+            made = [run_all(first, False, is_part=num_samples > first)]
+            if num_samples > first and not (fails and fails(made[0][1], True)):
+                made.append(run_all(num_samples - first, False))
+    return density, jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *made)
+
+
+def _rewhitened(
+    density: Whitened, draws: Float[np.ndarray, "chains draws D"]
+) -> tuple[Whitened, Float[np.ndarray, "chains D"]]:
+    """The density in coordinates in which draws are uncorrelated and of variance one, and the last of each chain there.
+
+    Factors are of the form that those of the density have, so that nothing is compiled.
+    """
+    flat, (factor, *_) = draws.reshape(-1, draws.shape[2]), density.whitening.factors
+    number, dimension = flat.shape
+    center, variances = flat.mean(0), flat.var(0) + 1e-10  # a chain may not have moved yet
+    if factor.shape[1] == 1:  # scales of coordinates
+        roots = np.sqrt(variances)[:, None, None]
+        last = (draws[:, -1] - center) / roots[:, 0, 0]
+    else:
+        prior = 5 + dimension  # in draws: that coordinates are not correlated
+        covariance = number * np.atleast_2d(np.cov(flat.T, ddof=0)) + prior * np.diag(variances)
+        roots = np.linalg.cholesky(covariance / (number + prior))[None]
+        last = np.linalg.solve(roots[0], (draws[:, -1] - center).T).T
+    whitening = AffineMap(np.asarray(density.whitening(center)), (np.asarray(factor) @ roots,))
+    return Whitened(density.density, whitening), last
 
 
 def at_step_size(chains: Chain, step_size: float) -> Chain:
@@ -195,24 +236,31 @@ def _run(
     num_draws: int,
     target: float,
     adapt: bool,
+    is_part: bool,
     advanced: Callable[[float], None],
     chains: Chain,
     random: np.random.Generator,
 ) -> tuple[Chain, np.ndarray, np.ndarray]:
-    """Make `num_draws` draws with each chain: (chains, draws, statistics)."""
+    """Make `num_draws` draws with each chain: (chains, draws, statistics).
+
+    Where they are a part, no numbers are drawn ahead: further draws are those that would have been made at once.
+    """
     size = len(chains.step_size)
     parts: list[list[Any]] = [[] for _ in range(size)]
     left = np.full(size, num_draws, np.int32)
     numbers = draw_numbers(random, size, density.dimension)
     while left.any():
         chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, LEAPFROGS_A_CALL)
-        numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
+        if not is_part:
+            numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
         made = np.asarray(chains.num_draws)
         draws, stats = np.asarray(draws), np.asarray(stats)
         for index, count in enumerate(made):
             parts[index].append((draws[index, :count], stats[index, :count]))
         advanced(int(left.max() - (left - made).max()))
         left = left - made
+        if is_part and left.any():
+            numbers = draw_numbers(random, size, density.dimension)
     draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
     return chains, draws, stats
 

@@ -135,7 +135,7 @@ def test_without_preconditioning_a_posterior_is_the_same():
     fits = [sampled(NORMAL, x)]
     with compilations() as found:
         fits.append(sampled(NORMAL, x, precondition=False))
-    assert sum("advance" in name for name in found) == 1  # chunks of steps are alike, the first one too
+    assert not any("advance" in name for name in found)  # coordinates are data
     assert fits[0].attributes["path"] == "whitened"
     assert fits[1].attributes["path"] == "adapted: precondition=False"
 

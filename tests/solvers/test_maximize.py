@@ -70,6 +70,25 @@ def test_a_plateau_without_end_is_no_mode():
     assert optimum.num_modes == 1
 
 
+def test_a_search_ends_soon_where_every_climb_leads_into_a_funnel():
+    """Three effects and the log of their scale: the density rises without end as the scale goes to zero."""
+    counts = []
+
+    def evaluate(points):
+        counts.append(len(points))
+        effects, log_scale = points[:, :3], points[:, 3:]
+        with np.errstate(all="ignore"):
+            precision = np.exp(-2 * log_scale)
+            squares = (effects**2 * precision).sum(1, keepdims=True)
+            value = (-0.5 * squares - 3 * log_scale - np.exp(log_scale))[:, 0]
+            gradient = np.concatenate([-effects * precision, squares - 3 - np.exp(log_scale)], axis=1)
+        return value, gradient
+
+    optimum = search(Evaluator(evaluate), np.random.default_rng(0).normal(size=(11, 4)))
+    assert not optimum.converged
+    assert sum(counts) < 3_000
+
+
 def test_modes_without_a_share_of_the_probability_are_not_counted():
     """A narrow peak is higher, and a wide one holds the probability; a third one is a billion times less probable."""
     centers, logs, scales = np.array([0.0, 40.0, 90.0]), np.array([0.0, 2.0, -21.0]), np.array([1.0, 1e-3, 1.0])

@@ -15,7 +15,8 @@ import scipy.stats
 
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.solvers.sampler import sample_whitened
+from bayesgen.solvers.curvature import AffineMap, Whitened
+from bayesgen.solvers.sampler import _rewhitened, sample_chains
 from bayesgen.solvers.trajectory import GRADIENT, MOMENTUM, POSITION, TREE, begin, extend, is_turning
 
 DIMENSION = 3
@@ -265,14 +266,13 @@ def _pairs_of_functions():
 
 def test_chains_are_of_the_density(density):
     """Means and squares of normal scores, which are 0 and 1 but for a Monte Carlo error of 4,000 draws or more."""
-    draws, statistics = sample_whitened(
+    _, (draws, statistics) = sample_chains(
         density,
         jax.random.key(0),
         num_warmup=300,
         num_samples=1_000,
         num_chains=8,
         target=0.8,
-        patience=np.inf,
         advanced=lambda amount: None,
     )
     assert not statistics["diverging"].any()
@@ -281,3 +281,23 @@ def test_chains_are_of_the_density(density):
     assert np.abs(scores.mean(0)).max() < bound
     assert np.abs((scores**2).mean(0) - 1).max() < np.sqrt(2) * bound
     assert 0.7 < statistics["accept_prob"].mean() < 0.9
+
+
+@pytest.mark.parametrize("is_dense", [True, False])
+def test_draws_are_white_in_the_coordinates_that_they_give(density, is_dense):
+    rng = np.random.default_rng(2)
+    mixing = rng.normal(size=(DIMENSION, DIMENSION)) if is_dense else np.diag([1e-3, 1.0, 30.0])
+    factor = (
+        np.array([[2.0, 0, 0], [1.0, 3.0, 0], [0, -1.0, 0.1]])[None]
+        if is_dense
+        else np.array([[[2.0]], [[3.0]], [[0.1]]])
+    )
+    before = Whitened(density, AffineMap(np.array([1.0, -2.0, 0.5]), (factor,)))
+    draws = rng.normal(size=(4, 500, DIMENSION)) @ mixing.T + 5.0
+    after, last = _rewhitened(before, draws)
+    for one, other in zip(last, draws[:, -1], strict=True):
+        np.testing.assert_allclose(after.whitening(one), before.whitening(other), rtol=1e-9)
+    blocks = (map_.whitening.factors[0] for map_ in (before, after))
+    old, new = (block[0] if is_dense else np.diag(block[:, 0, 0]) for block in blocks)
+    white = np.linalg.solve(new, old @ (draws.reshape(-1, DIMENSION) - draws.mean((0, 1))).T)
+    np.testing.assert_allclose(np.cov(white), np.eye(DIMENSION), atol=0.1)
