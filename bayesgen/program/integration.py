@@ -24,7 +24,7 @@ MOST_AXES = 4
 IN_ONE, IN_MORE = 81, 512  # numbers of points
 STARTS = 4.0 ** np.arange(-2, 8)  # distances from the origin at which a mode is looked for
 PARTS = np.array([0.0, 2.0, 1.0, *4.0 ** -np.arange(1, 6)])  # of Newton's step
-FACTORS = 3.0 ** np.arange(-7, 16)  # of widths by curvature, at which the fall of the log density is measured
+FACTORS = 5.0 ** np.arange(-5, 11)  # of widths by curvature, at which the fall of the log density is measured
 NEGLIGIBLE = 33.0  # fall of the log density at the ends of the rule
 PROPOSALS = 4  # of an exact draw
 MOST_STEPS = 30
@@ -171,8 +171,8 @@ def _reach(falls: Float[Array, "2 F d C"], is_within: Shaped[Array, "2 F d C"], 
     """
     places = np.arange(len(FACTORS))[:, None, None]
     last = jnp.clip(jnp.where(is_within, places, 0).max(1, keepdims=True), 0, len(FACTORS) - 2)
-    logs = jnp.log(jnp.clip(falls, 1e-12, 1e6))
-    low, high = (jnp.take_along_axis(logs, index, axis=1)[:, 0] for index in (last, last + 1))
+    around = (jnp.take_along_axis(falls, index, axis=1)[:, 0] for index in (last, last + 1))
+    low, high = (jnp.log(jnp.clip(fall, 1e-12, 1e6)) for fall in around)
     share = jnp.clip((np.log(level) - low) / jnp.where(high > low, high - low, 1.0), 0, 1)
     return FACTORS[0] * jnp.exp((last[:, 0] + share) * np.log(FACTORS[1] / FACTORS[0]))
 

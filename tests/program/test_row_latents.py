@@ -217,6 +217,20 @@ def test_models_without_a_plate_have_latents_of_rows():
     close(found, expected, atol=1e-6)
 
 
+def test_rows_are_not_drawn_where_the_quadrature_is_not_accurate(monkeypatch, fitted):
+    density = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
+    monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
+    with jax.enable_x64(True):
+        assert density.draws_of_rows(fitted.posterior.latents, 0) is None
+
+
+@pytest.mark.slow
+def test_latents_are_sampled_with_the_others_where_the_quadrature_is_not_accurate(monkeypatch):
+    monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
+    fit = bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=20, num_warmup=20, num_chains=1), seed=0)
+    assert "integrated out" not in fit.attributes["path"] and fit.parameters["effect"].shape == (1, 20, ROWS)
+
+
 @pytest.mark.slow
 def test_eight_schools_agree_with_numpyro_centred_and_not():
     sampler = MCMC(NUTS(NOT_CENTRED, target_accept_prob=0.9), num_warmup=1000, num_samples=8000, progress_bar=False)

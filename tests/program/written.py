@@ -148,6 +148,22 @@ def schools(J, sigma, y=None):
         numpyro.sample("obs", dist.Normal(theta, sigma), obs=y)
 
 
+def overdispersed(x, count=None):
+    """Poisson regression with an effect of each row, not centred."""
+    level, slope = numpyro.sample("level", dist.Normal(0, 3)), numpyro.sample("slope", dist.Normal(0, 1))
+    spread = numpyro.sample("spread", dist.HalfNormal(1))
+    with numpyro.plate("rows", len(x)):
+        effect = numpyro.sample("effect", dist.Normal(0, 1))
+        numpyro.sample("count", dist.Poisson(jnp.exp(level + slope * x + spread * effect)), obs=count)
+
+
+def overdispersed_counts(num_rows):
+    """Arguments of `overdispersed`."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=num_rows)
+    return x, random.poisson(np.exp(1 + 0.5 * x + 0.6 * random.normal(size=num_rows)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Written:
     """A model and its arguments.
