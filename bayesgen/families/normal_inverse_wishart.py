@@ -274,14 +274,18 @@ class NormalInverseWishart(JointNormalFamily):
         if self.pooling.tied:
             return None
         density = MultivariateStudentTDensity.of(**self._predictive_parameters())
-        distances, dimension = density.ellipsoids.distances(values), values.shape[1]
+        (squares, half_log_det), dimension = np.empty((2, len(values))), values.shape[1]
+        for k in range(len(self.kappa)):  # other classes are as they are in a prediction
+            rows = classes == k
+            distances = jax.tree.map(lambda leaf, k=k: leaf[[k]], density.ellipsoids).distances(values[rows])
+            squares[rows], half_log_det[rows] = distances.squares[:, 0, 0], distances.half_log_det[0, 0, 0]
         kappa, df = self.kappa[classes], density.df[classes]
         kappa_rest, df_rest = kappa - weights, df - weights
         widening, widening_rest = (kappa + 1) / (kappa * df), (kappa_rest + 1) / (kappa_rest * df_rest)
-        square = distances.squares[np.arange(len(values)), classes, 0] * widening  # under the posterior's scale matrix
+        square = squares * widening  # under the posterior's scale matrix
         share = 1 - weights * kappa / kappa_rest * square  # of the determinant that is left without the row
         change = 0.5 * (np.log(share) + dimension * np.log(widening_rest / widening))
-        half_log_det = distances.half_log_det[0, classes, 0] + change
+        half_log_det = half_log_det + change
         square_rest = (kappa / kappa_rest) ** 2 * square / (share * widening_rest)
         log_prob = joint_student_t(df_rest, square_rest[None], half_log_det[None], np.full((1, 1), dimension))
         return np.asarray(log_prob[0])
