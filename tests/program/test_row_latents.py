@@ -66,7 +66,7 @@ def marginals(mean, spread, rows, shift=0.0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=500), seed=0)
+    return bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_warmup=200, num_samples=200), seed=0)
 
 
 def test_effects_are_integrated_out():
@@ -108,7 +108,7 @@ def test_a_row_of_weight_two_is_two_rows():
 def test_latents_of_rows_are_sampled_with_the_rest(fitted):
     """Their posterior is the closed form given the other draws; that of the others is exact on a grid."""
     found = fitted.parameters
-    assert found["effect"].shape == (4, 500, ROWS)
+    assert found["effect"].shape == (4, 200, ROWS)
     assert fitted.attributes["path"] == "whitened; latents of rows integrated out"
     assert fitted.to_datatree()["posterior"]["effect"].dims == ("chain", "draw", "row")
     first, second, spread = np.meshgrid(
