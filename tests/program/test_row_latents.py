@@ -17,6 +17,7 @@ from numpyro.infer.reparam import LocScaleReparam
 import bayesgen as bg
 from bayesgen.errors import ConvergenceWarning, FitError, ModelError
 from bayesgen.program import WithRowLatents
+from bayesgen.runtime import placed
 
 from .written import ESTIMATES, SIGMA, schools
 
@@ -220,7 +221,7 @@ def test_models_without_a_plate_have_latents_of_rows():
 def test_rows_are_not_drawn_where_the_quadrature_is_not_accurate(monkeypatch, fitted):
     density = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
     monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), placed(density.cost):  # as in the fit, which has compiled it
         assert density.draws_of_rows(fitted.posterior.latents, 0) is None
 
 
