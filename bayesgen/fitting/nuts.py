@@ -123,21 +123,20 @@ class NUTS(Method):
         density, moving, start = self.density(problem)
 
         def sampled(density: LogDensity) -> Chains:
-            def starts() -> Float[np.ndarray, "starts D"]:
-                of_program = _starts(moving, start, problem.seed)
-                return np.pad(of_program, ((0, 0), (0, density.dimension - of_program.shape[1])))  # rows' latents at 0
-
+            # a mode of the latents of rows says little of how far they and the others reach
+            starts = None if density is with_rows else functools.partial(_starts, moving, start, problem.seed)
             return self.chains(density, starts, problem.seed, problem.progress)
 
-        of_rows, path = None, ""
-        if isinstance(density, WithRowLatents) and density.marginal is not None:
-            chains, path = sampled(density.marginal), "; latents of rows integrated out"
-            with jax.enable_x64(True), placed(density.cost):
-                of_rows = density.draws_of_rows(chains.values, problem.seed)
+        with_rows = density if isinstance(density, WithRowLatents) else None
+        of_rows, path = None, "{}"
+        if with_rows is not None and with_rows.marginal is not None:
+            chains, path = sampled(with_rows.marginal), "{}; latents of rows integrated out"
+            with jax.enable_x64(True), placed(with_rows.cost):
+                of_rows = with_rows.draws_of_rows(chains.values, problem.seed)
         if of_rows is None:
-            chains, of_rows, path = sampled(density), {}, ""
+            chains, of_rows, path = sampled(density), {}, "adapted: with the latents of rows" if with_rows else path
         values, attributes = {**chains.values, **of_rows}, about(chains) | problem.about_products
-        attributes["path"] += path
+        attributes["path"] = path.format(attributes["path"])
         return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
 
     def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:
@@ -235,7 +234,7 @@ class NUTS(Method):
     def chains(
         self,
         density: LogDensity,
-        find_starts: Callable[[], Float[np.ndarray, "starts D"]],
+        find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
         seed: Seed,
         progress: bool | None,
     ) -> Chains:
@@ -243,7 +242,7 @@ class NUTS(Method):
 
         Args:
             density: log density.
-            find_starts: starts of the search for its mode.
+            find_starts: starts of the search for its mode; None for adaptation without one.
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
         """
