@@ -36,7 +36,8 @@ _ROOMS = {
     "averaging": "average AverageFit AverageModel",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "evaluation": (
-        "calibrate Calibration compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study"
+        "calibrate Calibration compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study "
+        "SamplingWrapper"
     ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}

@@ -59,7 +59,8 @@ def test_a_fit_tells_model_data_method_and_what_to_do_next(model, method):
     assert "  rows (total weight): 7.5" in shown
     assert "  columns: 2 ('height', 'width')" in shown
     assert "  classes: 2 ('a', 'b')" in shown
-    assert any(line.startswith("  parameters: class_probs (2,), real_mean (2, 2)") for line in shown)
+    kind = "posterior means" if isinstance(method, bg.Exact) else "a point"
+    assert any(line.startswith(f"  parameters, {kind}: class_probs (2,), real_mean (2, 2)") for line in shown)
     assert any(line.startswith("  log evidence: ") for line in shown) == isinstance(method, bg.Exact)
     assert ("rule=BMA()" in shown[-1]) == isinstance(method, bg.Exact)
 
@@ -68,7 +69,7 @@ def test_a_fit_of_a_program_of_ones_own_tells_how_its_chains_agree(sampled):
     shown = lines(sampled)
     assert shown[0] == "Fit of GenerativeProgram(durations, label='y', classes=['easy', 'hard'])"
     assert "  columns: 1 ('seconds')" in shown
-    assert "  parameters: median (2,)" in shown
+    assert "  parameters of each draw: median (2,)" in shown
     draws = next(line for line in shown if line.startswith("  draws: "))
     assert draws.startswith("  draws: 2 chains of 20, 0 divergent, R-hat at most ")
     assert "bulk ESS at least " in draws and draws.endswith("path 'whitened'")

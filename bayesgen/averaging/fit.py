@@ -220,23 +220,24 @@ class AverageFit(Fit[AnyLabel]):
         check_rereadable(X)
         return self.method.mix([learn(fit) for fit in self.members], None, None)
 
-    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
+    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> Any:
         """Generate n instances from one process of one structure, chosen by weight. See `Fit.simulate`."""
         first, second = jax.random.split(as_key(seed))
         index = int(np.searchsorted(np.cumsum(self.weights), float(jax.random.uniform(first)), side="right"))
         return self.members[min(index, len(self.members) - 1)].simulate(n, seed=second, **covariates)
 
-    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "xarray.DataTree":
+    def to_datatree(self, X: RowsLike | None = None, y: Values | None = None, **options: Any) -> "xarray.DataTree":
         """Export to an `xarray.DataTree`: the group `structures`, and one group with the export of each member.
 
-        `structures` holds `weight` and `score` along `member`; the groups are called member_0, member_1, ...
+        `structures` holds `weight` and `score` along `member`; the groups are called member_0, member_1, ... The
+        arguments are those of `Fit.to_datatree`.
         """
         import xarray
 
         names = [f"member_{index}" for index in range(len(self.members))]
         about = {"member": names, "model": ("member", [repr(fit.model) for fit in self.members])}
         values = {"weight": ("member", self.weights), "score": ("member", self.scores)}
-        trees = {name: fit.to_datatree(num_draws, seed) for name, fit in zip(names, self.members, strict=True)}
+        trees = {name: fit.to_datatree(X, y, **options) for name, fit in zip(names, self.members, strict=True)}
         return xarray.DataTree.from_dict({"structures": xarray.Dataset(values, about), **trees})
 
 

@@ -12,8 +12,8 @@ import numpyro.distributions as dist
 from bayesgen.data import Rows
 from bayesgen.describe import amount, described
 from bayesgen.errors import BayesgenWarning, FitError, ModelError, PredictionError, warn
-from bayesgen.fitting import Method, Trained, datatree, fit
-from bayesgen.posteriors import At, Exported, ParameterArrays, Posterior
+from bayesgen.fitting import Method, Trained, datatree, fit, sampler_statistics
+from bayesgen.posteriors import At, ParameterArrays, Posterior
 from bayesgen.prediction import BMA, PlugIn, Rule, answer
 from bayesgen.program import Model
 from bayesgen.records import by_content, record, static
@@ -154,10 +154,11 @@ class SharedHyperparameters:
     def to_datatree(self) -> "xarray.DataTree":
         """An `xarray.DataTree`, for ArviZ."""
         if self.sample_stats is None:
-            exported = Exported.of_point(self.parameters)
+            point = {name: np.asarray(value)[None, None] for name, value in self.parameters.items()}
+            groups = {"point_estimate": point}
         else:
-            exported = Exported.of_chains(self.parameters, self.sample_stats)
-        return datatree(exported, {}, {}, self.attributes | {"method": repr(self.method)})
+            groups = {"posterior": dict(self.parameters), "sample_stats": sampler_statistics(self.sample_stats)}
+        return datatree(groups, {}, {}, self.attributes | {"method": repr(self.method)})
 
 
 @by_content

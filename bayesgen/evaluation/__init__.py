@@ -10,7 +10,7 @@ from .figures import ONE_STEP as ONE_STEP
 from .figures import TWO_STEP as TWO_STEP
 from .figures import coverage_figure as coverage_figure
 from .figures import save as save
-from .leave_one_out import LeaveOneOut, leave_one_out
+from .leave_one_out import LeaveOneOut, SamplingWrapper, leave_one_out
 from .prequential import Prequential, prequential
 from .study import TRUTH as TRUTH
 from .study import Study, study
@@ -29,6 +29,7 @@ __all__ = [
     "Comparison",
     "LeaveOneOut",
     "Prequential",
+    "SamplingWrapper",
     "Study",
     "calibrate",
     "compare",

@@ -4,9 +4,11 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+import arviz_stats
 import jax
 import numpy as np
 import scipy.special
+import xarray
 from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
@@ -14,10 +16,18 @@ from bayesgen.concepts import ConceptFit, read_examples
 from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, moments_of, summaries_of_rows, with_moments
+from bayesgen.fitting import (
+    UNKNOWN_MOMENTS,
+    Fit,
+    encoded_rows,
+    log_likelihoods,
+    moments_of,
+    summaries_of_rows,
+    with_moments,
+)
 from bayesgen.fitting import fit as learned
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
-from bayesgen.prediction import BMA, MAX_K, Rule, scores_by, scores_without
+from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without
 from bayesgen.program import log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import table_chunks
@@ -67,7 +77,6 @@ class LeaveOneOut:
 
     def to_elpd(self) -> "ELPDData":
         """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""
-        import xarray
         from arviz_stats import utils
 
         # ArviZ 1 has a class for each estimator
@@ -217,3 +226,47 @@ def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
             total = scipy.special.logsumexp(logs, axis=-1)
             scored[places] = np.where(has_label, of_own - of_row, of_row - total)
     return LeaveOneOut(scores, in_sample, tails, num_draws)
+
+
+class SamplingWrapper(arviz_stats.SamplingWrapper):
+    """Refits a fit without some of its rows, under its prior and by its method, for `arviz_stats.reloo`.
+
+    Args:
+        fit: a fit by `NUTS` or `Exact`.
+        X, y: its training rows.
+        var_name: the log-likelihood that is scored: the sum of all sites, or the name of another table of
+            `fit.to_datatree(X, y)`, such as "y_given_x".
+
+    `arviz_stats.reloo(SamplingWrapper(fit, X, y))` scores rows by fits without them where draws of all rows do not.
+
+    >>> import bayesgen as bg
+    >>> X, y = [[1.0], [1.2], [1.9], [7.0], [7.7], [8.0], [9.0]], list("aaabbbb")
+    >>> wrapper = bg.SamplingWrapper(bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact()), X, y)
+    >>> others, first = wrapper.sel_observations(0)
+    >>> wrapper.sample(others).attributes["total_weight"]
+    6.0
+    """
+
+    def __init__(self, fit: Fit, X: Data, y: Values | None = None, *, var_name: str | None = None) -> None:
+        super().__init__(fit, idata_orig=fit.to_datatree(X, y))
+        self.fit, self.var_name = fit, var_name or str(next(iter(self.idata_orig["log_likelihood"].data_vars)))
+        self.rows = encoded_rows(fit.concrete, fit.schema, read_table(X, y))
+
+    def sel_observations(self, idx: Int[np.ndarray, "..."]) -> tuple[Rows, Rows]:
+        """The other rows, and these."""
+        is_out = np.isin(np.arange(self.rows.num_rows), idx)
+        return self.rows.take(np.flatnonzero(~is_out)), self.rows.take(np.flatnonzero(is_out))
+
+    def sample(self, modified_observed_data: Rows) -> Fit:
+        """The fit of these rows."""
+        return refitted(self.fit, modified_observed_data)
+
+    def get_inference_data(self, fitted_model: Fit) -> Any:
+        """The fit as a tree."""
+        return fitted_model.to_datatree()
+
+    def log_likelihood__i(self, excluded_obs: Rows, idata__i: Any) -> xarray.DataArray:
+        """Log-likelihoods of rows under each draw."""
+        values = {str(name): value.values for name, value in idata__i["posterior"].data_vars.items()}
+        tables = log_likelihoods(self.fit, values, excluded_obs)
+        return xarray.DataArray(tables[self.var_name], dims=["chain", "draw", "row"])

@@ -25,8 +25,8 @@ from bayesgen.fitting import (
     with_moments,
 )
 from bayesgen.posteriors import At
-from bayesgen.prediction import BMA, Rule, scores_by, scores_of
-from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.prediction import BMA, Rule, scores_by
+from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
 from bayesgen.runtime import over_chunks
 from bayesgen.statistics import SufficientStatistics, noting

@@ -251,6 +251,10 @@ class Family(abc.ABC):
     def variance(self) -> ParameterTables:
         """Variance of each parameter, elementwise (infinite where it does not exist)."""
 
+    def quantile(self, prob: float) -> ParameterTables:
+        """Quantile of each parameter, elementwise; NaN, or no entry, where its marginal has no closed form."""
+        return {}
+
     @abc.abstractmethod
     def maximum_likelihood(self, summary: Any, names: Names = ANONYMOUS) -> ParameterTables:
         """The parameters of highest likelihood; a `FitError` names the place where there are none."""

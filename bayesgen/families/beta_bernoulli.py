@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from scipy.special import betaln, xlog1py, xlogy
+from scipy.special import betaincinv, betaln, xlog1py, xlogy
 
 from bayesgen.data import BINARY, Binary
 from bayesgen.records import fill, record
@@ -97,6 +97,10 @@ class BetaBernoulli(Family):
         self.require_numbers("variance")
         total = self.a + self.b
         return {"probs": self.a * self.b / (total**2 * (total + 1))}
+
+    def quantile(self, prob: float) -> ParameterTables:
+        self.require_numbers("quantile")
+        return {"probs": betaincinv(self.a, self.b, prob)}
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         ones, zeros = summary.totals

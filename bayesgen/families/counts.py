@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaincinv, gammaln, xlogy
 
 from bayesgen.data import COUNT, Count
 from bayesgen.distributions import PreciseGammaPoisson
@@ -154,6 +154,10 @@ class GammaPoisson(Family):
         """shape / rate^2."""
         self.require_numbers("variance")
         return {"rate": self.shape / self.rate**2}
+
+    def quantile(self, prob: float) -> ParameterTables:
+        self.require_numbers("quantile")
+        return {"rate": gammaincinv(self.shape, prob) / self.rate}
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         """Mean counts."""

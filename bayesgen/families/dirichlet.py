@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpy.random import Generator
-from scipy.special import gammaln, xlogy
+from scipy.special import betaincinv, gammaln, xlogy
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
@@ -50,6 +50,14 @@ class DirichletTables:
         """p (1 - p) / (total + 1)."""
         totals = {name: alpha.sum(-1, keepdims=True) for name, alpha in self.concentration.items()}
         return {name: probs * (1 - probs) / (totals[name] + 1) for name, probs in self.mean().items()}
+
+    def quantile(self, prob: float) -> ParameterTables:
+        """Of beta distributions; a probability that is the only one of its row is 1."""
+        rests = {name: alpha.sum(-1, keepdims=True) - alpha for name, alpha in self.concentration.items()}
+        return {
+            name: np.where(rests[name] > 0, betaincinv(alpha, rests[name], prob), 1.0)
+            for name, alpha in self.concentration.items()
+        }
 
     def mode(self, names: Names, remedy: str = "") -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1; a `FitError` elsewhere."""
@@ -170,6 +178,9 @@ class DirichletFamily(Family, abc.ABC):
 
     def variance(self) -> ParameterTables:
         return self._tables("variance").variance()
+
+    def quantile(self, prob: float) -> ParameterTables:
+        return self._tables("quantile").quantile(prob)
 
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         return relative_frequencies(self._split(summary.totals[0]), names)

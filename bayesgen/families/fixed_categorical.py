@@ -68,6 +68,9 @@ class FixedCategorical(Family):
     def variance(self) -> ParameterTables:
         return {"probs": np.zeros_like(self.probs)}
 
+    def quantile(self, prob: float) -> ParameterTables:
+        return self.mean()
+
     def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
         return self.mean()
 

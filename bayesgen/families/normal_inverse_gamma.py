@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import scipy.special
 from numpyro.distributions.transforms import AffineTransform
 
 from bayesgen.data import REAL, Real
@@ -141,6 +142,19 @@ class NoisyFamily(Family, abc.ABC):
         """Joint mode; the variance is scale / (shape + 1 + c/2), where c means and coefficients share it."""
         family = self._proper("mode")
         return family._at_location(family.pooling.squeeze(family._noise.mode(family._num_normals)))
+
+    def quantile(self, prob: float) -> ParameterTables:
+        """Of Student-t locations and coefficients, by their standard deviations, and of inverse gamma variances."""
+        family = self._proper("quantile")
+        means, variances, noise = family.mean(), family.variance(), family._noise
+        shape = np.asarray(noise.shape)
+        with np.errstate(invalid="ignore"):  # NaN where a variance is infinite
+            units = scipy.special.stdtrit(2 * shape, prob) * np.sqrt((shape - 1) / shape)
+            quantiles = {
+                name: means[name] + units.reshape(units.shape + (1,) * (np.ndim(value) - units.ndim)) * np.sqrt(value)
+                for name, value in variances.items()
+            }
+        return quantiles | {"variance": family.pooling.squeeze(noise.quantile(prob))}
 
     def _sampled(
         self, rng: np.random.Generator, shape: tuple[int, ...]

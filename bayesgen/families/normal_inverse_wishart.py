@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import scipy.special
 from numpyro.distributions.transforms import CholeskyTransform, LowerCholeskyAffine, Transform
 
 from bayesgen.data import REAL
@@ -42,6 +43,7 @@ from .hyperparameters import (
 )
 from .special import (
     LOG_PI,
+    InverseGamma,
     log_inverse_wishart,
     log_multigamma_rising,
     log_normal,
@@ -179,6 +181,17 @@ class NormalInverseWishart(JointNormalFamily):
         freedom = xp.where(exists, freedom, 4.0)
         entries = xp.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
         return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
+
+    def quantile(self, prob: float) -> ParameterTables:
+        """Of Student-t means and inverse gamma variances; covariances of two columns have no closed form."""
+        family = self.closed("quantile")
+        freedom = np.asarray(family.df - family.batch_shape[-1] + 1)[..., None]
+        scales = np.diagonal(family.scale, axis1=-2, axis2=-1)
+        spread = np.sqrt(scales / (family.kappa[..., None] * freedom))
+        entries = np.full(family.scale.shape, np.nan)
+        np.einsum("...ii->...i", entries)[...] = InverseGamma(0.5 * freedom, 0.5 * scales).quantile(prob)
+        mean = family.location + scipy.special.stdtrit(freedom, prob) * spread
+        return {"mean": mean, "covariance": family._covariance(entries)}
 
     def maximum_likelihood(self, summary: Moments | PatternMoments, names: Names = ANONYMOUS) -> ParameterTables:
         """Means, and covariances with denominator N."""

@@ -133,6 +133,9 @@ class InverseGamma:
     def variance(self) -> Float[Array, "*batch"]:
         return quotient(self.mean() ** 2, self.shape - 2)
 
+    def quantile(self, prob: float) -> Float[Array, "*batch"]:
+        return self.scale / scipy.special.gammaincinv(self.shape, 1 - prob)
+
     def mode(self, num_normals: int) -> Float[ArrayOrNumber, "*batch"]:
         """The mode together with that of some numbers that are normal with this variance, up to a factor."""
         return self.scale / (self.shape + 1 + 0.5 * num_normals)

@@ -8,6 +8,8 @@ from .data_sets import read_sets as read_sets
 from .data_sets import with_moments as with_moments
 from .exact import Exact
 from .export import datatree as datatree
+from .export import log_likelihoods as log_likelihoods
+from .export import sampler_statistics as sampler_statistics
 from .fit import Fit
 from .fit_batch import FitBatch
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
@@ -25,6 +27,7 @@ from .problem import why_not_closed as why_not_closed
 from .summaries import Summaries, summarize
 from .summaries import encoded_rows as encoded_rows
 from .summaries import summaries_of_rows as summaries_of_rows
+from .tables import Diagnosis
 from .trained import Trained as Trained
 from .training import fit
 from .training import prepare as prepare
@@ -35,6 +38,7 @@ __all__ = [
     "MAP",
     "MLE",
     "NUTS",
+    "Diagnosis",
     "Exact",
     "Fit",
     "FitBatch",

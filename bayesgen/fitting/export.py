@@ -1,57 +1,331 @@
-"""Export of a fit to an `xarray.DataTree` with named dimensions, for ArviZ."""
+"""Export of a fit to an `xarray.DataTree` for ArviZ; draws, log-likelihoods and generated rows as NumPyro has them."""
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
+import numpyro
 
-from bayesgen.posteriors import Exported, ProcessPosterior
-from bayesgen.runtime import as_key
-from bayesgen.typing import Seed
+from bayesgen import __version__
+from bayesgen.data import PADDING, Rows, RowsLike, Table, read_table
+from bayesgen.errors import DataError, FitError, PredictionError, check_whole
+from bayesgen.models import covariate_name
+from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
+from bayesgen.program import log_priors, log_probs_by_site, scores_of_draws
+from bayesgen.runtime import as_key, beyond_memory, generator
+from bayesgen.typing import PRNGKeyArray, Seed, Values
 
+from .summaries import encoded_rows
 from .trained import TrainedProgram
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
+Groups = dict[str, dict[str, Any]]
+"""Group of a tree -> variable -> array: (chain, draw, ...), or data, (row, ...)."""
 
-def to_datatree(fit: TrainedProgram, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
-    """Export the parameters.
+Names = Mapping[str, Sequence[Any]]
 
-    Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws for
-    an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP. Dimensions are
-    `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are several blocks)
-    and `category`, with the labels' and columns' own names as coordinates. In a program of one's own an axis is `class`
-    where each entry belongs to one class, and `row` where it belongs to a training row; the others are called
-    `{site}_dim_{axis}`.
-    """
-    assert isinstance(fit.posterior, ProcessPosterior)
-    exported = fit.posterior.exported(int(num_draws), as_key(seed))
-    coords, dims = axes(fit)
-    return datatree(exported, coords, dims, fit.attributes | {"method": repr(fit.method)})
+TOTAL = "log_likelihood"
+PARAMETERS = "posterior", "point_estimate", "prior"  # which may have an axis of the training rows
+ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
-def datatree(
-    exported: Exported, coords: Mapping[str, Any], dims: Mapping[str, Any], attributes: Mapping[str, Any]
+def to_datatree(
+    fit: TrainedProgram,
+    X: RowsLike | None,
+    y: Values | None,
+    prior: bool,
+    predictive: bool,
+    num_draws: int,
+    seed: Seed,
+    dims: Names,
+    coords: Names,
 ) -> "DataTree":
-    """An `xarray.DataTree` of exported parameters.
+    """The tree of a fit: see `Fit.to_datatree`."""
+    if isinstance(X, numbers.Integral) and not isinstance(X, bool):
+        raise DataError(f"to_datatree({X}): X= are rows, and {X} is a number. Write to_datatree(num_draws={X}).")
+    posterior, key = process_posterior(fit), as_key(seed)
+    if predictive and posterior.is_point:
+        raise FitError(
+            "predictive=True asks for draws from a posterior predictive, and a point estimate has no posterior: "
+            "fit.predictive(num_samples, X) generates rows from the point. Fit with NUTS() or Exact() for draws."
+        )
+    groups = groups_of_draws(posterior, int(num_draws), key)
+    values = next(iter(groups.values()))
+    if not posterior.is_point and (posterior.conjugate is None or posterior.conjugate.is_one_structure):
+        groups["log_prior"] = _by_chain(values, log_priors(fit.program, _latents(fit, values)))
+    table, rows = None, None
+    if X is not None:
+        table = read_table(X, y)
+        rows = _rows(fit, table)
+        groups["observed_data"], groups["constant_data"] = _data(fit, rows), dict(rows.covariates)
+        if table.labels is not None or fit.concrete.response is None:
+            groups[TOTAL] = log_likelihoods(fit, values, rows)
+    if predictive:
+        sites = _generated(fit, rows, _latents(fit, values), jax.random.fold_in(key, 1))
+        groups["posterior_predictive"] = _by_chain(values, sites)
+    if prior:
+        groups["prior"] = _prior_draws(fit, int(num_draws), jax.random.fold_in(key, 2))
+    if prior and predictive:
+        sites = _generated(fit, rows, _latents(fit, groups["prior"]), jax.random.fold_in(key, 3))
+        groups["prior_predictive"] = _by_chain(groups["prior"], sites)
+    known_coords, known_dims = axes(fit)
+    coords = {**known_coords, **_row_names(table), **coords}
+    dims = {**known_dims, **_dims_of_rows(fit, groups, known_coords), **dims}
+    return datatree(groups, coords, dims, about(fit, seed))
+
+
+def process_posterior(fit: TrainedProgram) -> ProcessPosterior:
+    """The posterior of a fit of one program.
+
+    Raises:
+        PredictionError: an average, whose members have no parameters in common.
+    """
+    if not isinstance(fit.posterior, ProcessPosterior):
+        fit.posterior.require("draws")
+    assert isinstance(fit.posterior, ProcessPosterior)
+    return fit.posterior
+
+
+def groups_of_draws(posterior: ProcessPosterior, num_draws: int, key: PRNGKeyArray) -> Groups:
+    """The group of the parameters, and that of the sampler's statistics if there was one."""
+    draws = posterior.parameter_draws(num_draws, key)
+    if posterior.sample_stats is None:
+        return {"point_estimate" if posterior.is_point else "posterior": draws}
+    return {"posterior": draws, "sample_stats": sampler_statistics(posterior.sample_stats)}
+
+
+def sampler_statistics(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Statistics of a sampler by ArviZ's names; `lp` is the log density, up to a constant."""
+    renamed = {ARVIZ_NAMES.get(name, name): value for name, value in stats.items()}
+    depths = {"tree_depth": np.ceil(np.log2(stats["num_steps"] + 1)).astype(int)} if "num_steps" in stats else {}
+    return renamed | depths | {"lp": -renamed.pop("potential_energy")}
+
+
+def about(fit: Any, seed: Seed | None = None) -> dict[str, Any]:
+    """How a fit, or a batch of fits, came about: attributes of the groups of its tree."""
+    versions = {"bayesgen_version": __version__, "numpyro_version": numpyro.__version__, "jax_version": jax.__version__}
+    stated = {"model": fit.model, "method": fit.method, "precision": "float64", "inference_library": "bayesgen"}
+    drawn = {} if seed is None else {"prior": getattr(fit, "prior", None), "seed_of_draws": seed}
+    return {**fit.attributes, **stated, **drawn, **versions}
+
+
+def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str, Any]) -> "DataTree":
+    """An `xarray.DataTree` of groups.
+
+    The last table of log-likelihoods, the total, is the only variable of its group: `arviz_stats.loo` refuses several
+    where none is named, and `psense` would count the likelihood twice. Those by site are coordinates beside it.
 
     Args:
-        exported: the parameters.
+        groups: a point is one draw of "point_estimate".
         coords, dims: as ArviZ takes them.
         attributes: of every group.
     """
-    from arviz_base import from_dict
+    from arviz_base import dict_to_dataset
+    from xarray import DataTree
 
-    groups = exported.groups
-    used = {dim for name in dims for dim in dims[name]}
-    # the conventions require more draws than chains
-    tree = from_dict(groups, coords={k: v for k, v in coords.items() if k in used}, dims=dims, check_conventions=False)
-    if "point_estimate" in groups:
-        tree["point_estimate"] = tree["point_estimate"].to_dataset().squeeze(("chain", "draw"), drop=True)
-    for name in groups:
-        tree[name].attrs.update(_plain({"sampling": exported.sampling, **attributes}))
-    return tree
+    sampling = "none" if "point_estimate" in groups else "chains" if "sample_stats" in groups else "independent"
+    plain = _plain({"sampling": sampling, **attributes})
+    datasets = {}
+    for group, values in groups.items():
+        is_data = group.endswith("_data")
+        used = {dim for name in values for dim in dims.get(name, ())}
+        datasets[group] = dict_to_dataset(
+            values,
+            coords={k: v for k, v in coords.items() if k in used and not (k == "row" and group in PARAMETERS)},
+            dims={name: dims[name] for name in values if name in dims},
+            sample_dims=[] if is_data else None,
+            skip_event_dims=group.startswith("log_"),
+            check_conventions=False,  # they require more draws than chains
+            attrs=plain,
+        ).set_coords([*values][:-1] if group == TOTAL else [])
+        if "point_estimate" in groups and not is_data and "prior" not in group:
+            datasets[group] = datasets[group].squeeze(("chain", "draw"), drop=True)
+    return DataTree.from_dict({group: dataset for group, dataset in datasets.items() if dataset.data_vars})
+
+
+# Draws, log-likelihoods and generated rows, as arrays.
+
+
+def samples(fit: TrainedProgram, group_by_chain: bool, num_draws: int, seed: Seed) -> dict[str, np.ndarray]:
+    """Site -> draws: see `Fit.samples`."""
+    posterior = process_posterior(fit)
+    posterior.require("draws")
+    values = posterior.parameter_draws(-(-int(num_draws) // 4), as_key(seed))
+    sites = {**{name: values[name] for name in fit.program.structure.deterministics}, **_sites(fit, values)}
+    return sites if group_by_chain else chains_joined(sites)
+
+
+def draws(fit: TrainedProgram, n: int, seed: Seed) -> dict[str, np.ndarray]:
+    """Parameter -> n draws: see `Fit.draws`."""
+    check_whole("draws: n", n, 1, PredictionError)
+    posterior, key = process_posterior(fit), as_key(seed)
+    posterior.require("draws")
+    values = chains_joined(posterior.parameter_draws(-(-int(n) // 4), key))
+    total = len(next(iter(values.values())))
+    if not posterior.is_sampled:
+        return {name: value[:n] for name, value in values.items()}
+    places = generator(key).choice(total, int(n), replace=n > total)
+    return {name: value[places] for name, value in values.items()}
+
+
+def predictive(fit: TrainedProgram, num_samples: int, X: RowsLike | None, seed: Seed) -> dict[str, np.ndarray]:
+    """Site -> generated values, (draws, n, ...): see `Fit.predictive`."""
+    check_whole("predictive: num_samples", num_samples, 1, PredictionError)
+    first, second = jax.random.split(as_key(seed))
+    if process_posterior(fit).is_point:
+        values = {k: np.repeat(np.asarray(v)[None], num_samples, axis=0) for k, v in fit.parameters.items()}
+    else:
+        values = draws(fit, num_samples, first)
+    latents = _latents(fit, {name: value[None] for name, value in values.items()})
+    return _generated(fit, None if X is None else fit.read(X), latents, second)
+
+
+def log_likelihoods(fit: TrainedProgram, values: ParameterArrays, rows: Rows) -> dict[str, np.ndarray]:
+    """Site -> log probabilities, (chain, draw, n), the total last: see `Fit.log_likelihood`."""
+    program, latents = fit.program, _latents(fit, values)
+    has_label, given_x, found = program.label is not None, f"{program.label}_given_x", dict[str, np.ndarray]()
+    _check_memory("log-likelihoods", len(next(iter(latents.values()))) * rows.num_rows * (len(program.attributes) + 2))
+    if not program.local and not (has_label and (rows.labels is None or np.any(np.asarray(rows.labels) < 0))):
+        found = log_probs_by_site(program, latents, rows)
+    if not found or (has_label and program.attributes):
+        given_row, joint = scores_of_draws(program, latents, rows)
+        found |= {given_x: given_row} if found else {TOTAL: joint}
+    if len(found) > 1:
+        found[TOTAL] = np.sum([table for name, table in found.items() if name != given_x], axis=0)
+    return _by_chain(values, found)
+
+
+def log_likelihood(
+    fit: TrainedProgram, X: RowsLike, y: Values | None, num_draws: int, seed: Seed
+) -> dict[str, np.ndarray]:
+    """Site -> (draws, n): see `Fit.log_likelihood`."""
+    table = read_table(X, y)
+    if y is None and fit.concrete.response is not None:
+        raise DataError("y is missing: the likelihood of this model is that of its label. Give log_likelihood(X, y).")
+    values = process_posterior(fit).parameter_draws(-(-int(num_draws) // 4), as_key(seed))
+    return chains_joined(log_likelihoods(fit, values, _rows(fit, table)))
+
+
+def _prior_draws(fit: TrainedProgram, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
+    """Draws of the parameters from the prior, (1, draw, ...).
+
+    Raises:
+        FitError: an improper prior.
+    """
+    program, conjugate = fit.program, fit.concrete.conjugate(fit.schema)
+    for name, family in () if conjugate is None else conjugate.families():
+        if not family.is_proper:
+            raise FitError(f"prior=True: the prior of block {name!r} is improper, so there are no draws from it.")
+    if conjugate is not None and conjugate.is_closed:
+        return conjugate.sample((1, num_draws), generator(key))
+    examples: dict[str, Any] = dict(program.example_covariates(program.num_classes))
+    drawn, _ = program.generate(program.num_classes, num_draws, seed=key, **examples)
+    return program.parameters_of({name: value[None] for name, value in drawn.items()})
+
+
+def _generated(
+    fit: TrainedProgram, rows: Rows | None, latents: Mapping[str, np.ndarray], key: PRNGKeyArray
+) -> dict[str, np.ndarray]:
+    """Site -> as many rows as these, with their covariates, (draws, n, ...); None for those of the training."""
+    program, num_worlds = fit.program, len(next(iter(latents.values())))
+    num_rows = max(1, round(fit.attributes["total_weight"])) if rows is None else rows.num_rows
+    cells = sum(np.prod(site.row_shape, dtype=float) for _, site in program.structure.row_sites) + 1
+    _check_memory("generated rows", num_worlds * num_rows * cells)
+    covariates: dict[str, Any] = {} if rows is None else _covariates(fit, rows)
+    if set(program.covariates) - covariates.keys():
+        raise DataError(
+            f"The rows are generated given {sorted(program.covariates)}, so give rows that have them: X=..."
+        )
+    return program.generate(num_rows, num_worlds, seed=key, latents=latents, **covariates)[1]
+
+
+def _check_memory(what: str, num_cells: float) -> None:
+    """Refuse arrays beyond memory."""
+    refusal = beyond_memory(f"The {what} of all draws", 8.0 * num_cells)
+    if refusal:
+        raise PredictionError(f"{refusal} Give fewer rows, or fewer draws.")
+
+
+def _covariates(fit: TrainedProgram, rows: Rows) -> dict[str, np.ndarray]:
+    """The covariates of rows: of blocks of columns also the totals of counts, and the lengths of sequences."""
+    found = {name: np.asarray(value) for name, value in rows.covariates.items()}
+    conjugate = fit.concrete.conjugate(fit.schema)
+    for block in () if conjugate is None else conjugate.blocks:
+        if block.family.traits.covariate is not None and block.given is None:
+            cells, observed = _dense(rows.values[block.name]), rows.observed.get(block.name)
+            name = covariate_name(block.name, block.family.traits.covariate)
+            found[name] = _lengths(cells, observed) if block.family.kind.has_steps else cells.sum(1)
+    return found
+
+
+def _lengths(cells: np.ndarray, observed: Any) -> np.ndarray:
+    """The number of time steps of each row, up to the last one of symbols, or the last observed one of numbers."""
+    of_symbols = np.issubdtype(cells.dtype, np.integer) or observed is None
+    inside = (cells != PADDING if of_symbols else np.asarray(observed)).reshape(*cells.shape[:2], -1).any(2)
+    return np.asarray((inside * np.arange(1, cells.shape[1] + 1)).max(1, initial=0))
+
+
+def _rows(fit: TrainedProgram, table: Table) -> Rows:
+    """The rows of a table with their labels, if it has any."""
+    return fit.rows_of(table) if table.labels is None else encoded_rows(fit.concrete, fit.schema, table)
+
+
+def _data(fit: TrainedProgram, rows: Rows) -> dict[str, np.ndarray]:
+    """Site -> the values of rows, labels as codes; NaN where they are missing."""
+    cells = {name: _dense(values) for name, values in rows.values.items()}
+    found = {k: np.where(rows.observed[k], v, np.nan) if k in rows.observed else v for k, v in cells.items()}
+    if fit.program.label is not None and rows.labels is not None:
+        codes = np.asarray(rows.labels)
+        found[fit.program.label] = np.where(codes < 0, np.nan, codes) if (codes < 0).any() else codes
+    return found
+
+
+def _dense(cells: Any) -> np.ndarray:
+    return cells.toarray() if hasattr(cells, "toarray") else np.asarray(cells)
+
+
+def _sites(fit: TrainedProgram, values: ParameterArrays) -> dict[str, np.ndarray]:
+    """Latent site -> its draws, (chain, draw, ...), from those of the parameters."""
+    of_sites = fit.program.latents_of(values)
+    return {name: of_sites[name] for name in fit.program.latents}
+
+
+def _latents(fit: TrainedProgram, values: ParameterArrays) -> dict[str, np.ndarray]:
+    return chains_joined(_sites(fit, values))
+
+
+def _by_chain(values: ParameterArrays, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of all draws, with the axes of chains and draws that these parameters have."""
+    shape = next(iter(values.values())).shape[:2]
+    return {name: np.asarray(value).reshape(*shape, *np.shape(value)[1:]) for name, value in found.items()}
+
+
+# Names of axes.
+
+
+def _row_names(table: Table | None) -> dict[str, Sequence[Any]]:
+    """The index of a frame, where it names each row."""
+    index = None if table is None else table.index
+    return {} if index is None or index.nlevels > 1 or not index.is_unique else {"row": index.tolist()}
+
+
+def _dims_of_rows(fit: TrainedProgram, groups: Groups, coords: Names) -> dict[str, Sequence[str]]:
+    """Site -> the names of the axes of its rows, `row` first and the columns of its block then."""
+    conjugate, dims = fit.concrete.conjugate(fit.schema), dict[str, Sequence[str]]()
+    columns = {} if conjugate is None else {block.name: list(block.columns) for block in conjugate.blocks}
+    for group in ("observed_data", "constant_data", "posterior_predictive", "prior_predictive", TOTAL):
+        for name, value in groups.get(group, {}).items():
+            num_axes = np.ndim(value) - (3 if "data" not in group else 1)
+            feature = next((dim for dim in (f"{name}_feature", "feature") if dim in coords), "")
+            is_feature = num_axes == 1 and list(coords.get(feature, ())) == columns.get(name, [])
+            inner = [feature] if is_feature else [f"{name}_dim_{axis}" for axis in range(num_axes)]
+            if len(inner) >= len(dims.get(name, ())) - 1:
+                dims[name] = ["row", *inner]
+    return dims
 
 
 def axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:

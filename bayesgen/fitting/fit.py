@@ -1,7 +1,7 @@
 """`Fit`: the questions that a trained model answers."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import jax
@@ -28,12 +28,14 @@ from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, re
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
 from .components import with_one_order
-from .export import class_axes, to_datatree
+from .export import class_axes, draws, log_likelihood, predictive, samples, to_datatree
 from .summaries import Summaries, as_summaries, summarize_tables
+from .tables import Diagnosis, diagnosis, frame_of_rows, summary
 from .trained import TrainedProgram
 from .unobserved import HiddenStates, HiddenStatesRule, imputed, site_of_states, states_by
 
 if TYPE_CHECKING:
+    import pandas as pd
     from xarray import DataTree
 
 LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
@@ -131,7 +133,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         count, size = next(iter(batches.values())).shape[:2]
         return reduce_draws(self.program, batches, self.read(X), reduction), count * size
 
-    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
+    def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> Any:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.
 
         Args:
@@ -141,12 +143,23 @@ class Fit(TrainedProgram, Generic[Labelled]):
                 of sequences, `{block}_length`.
 
         Returns:
-            Dict of the attribute sites, the covariates, and the labels under the label site's name. The sites of a
-            built-in model are its blocks, (n, columns of the block), with categories as codes. Sequences are padded,
-            (n, T) or (n, T, columns); a column of symbols is an array of codes, `bayesgen.data.CodedSequences`.
-            `bayesgen.predict` takes this dict, and `fit.schema.decode(column, codes)` turns codes into categories or
-            strings.
+            A pandas frame like the data, with the label as a further column, of models of columns. A mapping of
+            programs of one's own, and where columns are sequences or given and not generated: attribute sites,
+            covariates and labels by name. The sites of a built-in model are its blocks, with categories as
+            codes. Sequences are padded, (n, T) or (n, T, columns); a column of symbols is an array of codes,
+            `bayesgen.data.CodedSequences`, and `fit.schema.decode(column, codes)` turns them into strings.
+            `bayesgen.predict` takes all of these.
+
+        >>> import bayesgen as bg
+        >>> X = {"windy": [True, True, False, False], "sky": ["grey", "grey", "blue", "grey"]}
+        >>> fit = bg.fit(bg.NaiveBayes(), X, ["rain", "rain", "dry", "dry"], method=bg.Exact())
+        >>> fit.simulate(3, seed=1).columns.tolist()
+        ['windy', 'sky', 'y']
         """
+        return frame_of_rows(self, self.simulate_sites(n, seed=seed, **covariates))
+
+    def simulate_sites(self, n: int, *, seed: Seed = 0, **covariates: Any) -> dict[str, np.ndarray]:
+        """The rows of `simulate` by site: attributes, covariates, and labels under the label site's name."""
         first, second = jax.random.split(as_key(seed))
         if self.posterior.can("draws"):
             draws = chains_joined(self.posterior.draws(1, first))
@@ -158,6 +171,133 @@ class Fit(TrainedProgram, Generic[Labelled]):
         rows = self.program.simulate(n, seed=second, latents=known, **covariates)
         check_ranges(self.schema.ranges, rows)
         return rows
+
+    def predictive(self, num_samples: int, X: RowsLike | None = None, *, seed: Seed = 0) -> dict[str, np.ndarray]:
+        """Rows that draws from the posterior generate, as `numpyro.infer.Predictive` gives them.
+
+        Args:
+            num_samples: number of draws, each of which generates all rows; of a point fit, the point.
+            X: rows whose number and covariates the generated ones have; None for as many as there were in the training.
+            seed: integer or JAX key.
+
+        Returns:
+            Site -> (draws, n, ...), the label and local latents included; labels and categories are codes.
+
+        Raises:
+            DataError: covariates that are not known, because X is not given.
+            PredictionError: an average over structures; more numbers than half of the memory.
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"], method=bg.Exact())
+        >>> {name: value.shape for name, value in fit.predictive(100, seed=1).items()}
+        {'real': (100, 4, 1), 'y': (100, 4)}
+        """
+        return predictive(self, num_samples, X, seed)
+
+    def samples(self, group_by_chain: bool = False, *, num_draws: int = 1000, seed: Seed = 0) -> dict[str, np.ndarray]:
+        """Draws of the latent and deterministic sites, as `numpyro.infer.MCMC.get_samples` gives them.
+
+        They are what `numpyro.infer.Predictive(fit.program, fit.samples())` takes.
+
+        Args:
+            group_by_chain: whether chains are an axis of their own, (chain, draw, ...); else (chain * draw, ...).
+            num_draws, seed: of an exact fit, whose draws are independent, in four chains.
+
+        Raises:
+            PredictionError: a point estimate; an average over structures.
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"], method=bg.Exact())
+        >>> {name: value.shape for name, value in fit.samples().items()}
+        {'class_probs': (1000, 2), 'real_variance': (1000, 2, 1), 'real_mean': (1000, 2, 1)}
+        """
+        return samples(self, group_by_chain, num_draws, seed)
+
+    def draws(self, n: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
+        """n draws of the parameters from the posterior, name -> (n, ...).
+
+        They are independent in exact fits. Of chains they are chosen at random, without replacement while there are
+        as many.
+
+        Raises:
+            PredictionError: a point estimate; an average over structures.
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"], method=bg.Exact())
+        >>> fit.draws(3, seed=1)["real_mean"].shape
+        (3, 2, 1)
+        """
+        return draws(self, n, seed)
+
+    def log_likelihood(
+        self, X: RowsLike, y: Values | None = None, *, num_draws: int = 1000, seed: Seed = 0
+    ) -> dict[str, np.ndarray]:
+        """Log probabilities of rows by site and draw, as `numpyro.infer.log_likelihood` gives them.
+
+        Args:
+            X, y: rows and labels, as `fit` takes them.
+            num_draws, seed: of an exact fit, whose draws are independent.
+
+        Returns:
+            Site -> (draws, n): log p of the observed cells of the site, given the label; log p of the label, under its
+            name, and log p(y | x), "{label}_given_x"; last their sum, "log_likelihood" (without `y_given_x`). That is
+            the only entry where labels are missing, or rows have latents of their own, which are marginalised; and a
+            site that is the only one is its own sum.
+
+        Raises:
+            DataError: rows that do not fit the schema; a regression without y.
+            PredictionError: an average over structures; more numbers than half of the memory.
+
+        >>> import bayesgen as bg
+        >>> X, y = [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"]
+        >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+        >>> {name: value.shape for name, value in fit.log_likelihood(X, y).items()}
+        {'real': (1000, 4), 'y': (1000, 4), 'y_given_x': (1000, 4), 'log_likelihood': (1000, 4)}
+        """
+        return log_likelihood(self, X, y, num_draws, seed)
+
+    def summary(
+        self,
+        *,
+        prob: float = 0.9,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+    ) -> "pd.DataFrame":
+        """A pandas frame with a line for each number of the parameters.
+
+        Columns are the parameter, the names along its axes (class, column, category, ...), and mean, standard deviation
+        and the central interval (`lower`, `upper`); for chains also R-hat, bulk and tail effective sample sizes and the
+        Monte Carlo standard error of the mean; of a point fit its value. Those of exact fits are exact, but for
+        intervals of covariances of two columns and of structures, which are of 2,000 draws.
+
+        Args:
+            prob: probability of the interval.
+            dims, coords: names of the axes of a program's sites, and of the places along them: see `to_datatree`.
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), {"windy": [True, True, False]}, ["rain", "rain", "dry"], method=bg.Exact())
+        >>> print(fit.summary().round(2).to_string())
+                parameter class column  mean    sd  lower  upper
+        0     class_probs   dry         0.40  0.20   0.10   0.75
+        1     class_probs  rain         0.60  0.20   0.25   0.90
+        2    binary_probs   dry  windy  0.33  0.24   0.03   0.78
+        3    binary_probs  rain  windy  0.75  0.19   0.37   0.98
+        """
+        return summary(self, prob, dims or {}, coords or {})
+
+    def diagnose(self) -> Diagnosis:
+        """Diagnostics of the chains of a fit by `NUTS`, with a verdict in words.
+
+        Raises:
+            PredictionError: a fit without chains, or with chains too short for diagnostics.
+
+        >>> import bayesgen as bg
+        >>> model = bg.NaiveBayes(bg.BetaBernoulli())
+        >>> fit = bg.fit(model, [[1], [1], [0]], ["a", "a", "b"], method=bg.NUTS(num_samples=500))
+        >>> fit.diagnose().verdict
+        'No problem was found: the chains agree, and are long enough.'
+        """
+        return diagnosis(self)
 
     def impute(self, X: Data, num_draws: int = 0, *, seed: Seed = 0) -> Any:
         """X with its missing cells imputed, given the observed cells of their row.
@@ -359,14 +499,58 @@ class Fit(TrainedProgram, Generic[Labelled]):
         """
         return with_one_order(self)
 
-    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
-        """Export to an `xarray.DataTree` for ArviZ: see `bayesgen.fitting.export`."""
-        return to_datatree(self, num_draws, seed)
+    def to_datatree(
+        self,
+        X: RowsLike | None = None,
+        y: Values | None = None,
+        *,
+        prior: bool = False,
+        predictive: bool = False,
+        num_draws: int = 1000,
+        seed: Seed = 0,
+        dims: Mapping[str, Sequence[str]] | None = None,
+        coords: Mapping[str, Sequence[Any]] | None = None,
+    ) -> "DataTree":
+        """Export to an `xarray.DataTree` for ArviZ.
+
+        Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws
+        for an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP;
+        `log_prior` of draws, by site. With rows, `observed_data`, `constant_data` (covariates) and `log_likelihood`,
+        whose variable is the sum of all sites; the tables by site, and log p(y | x) as "{label}_given_x", are
+        coordinates beside it: `arviz_stats.loo(tree)` takes the sum, `loo(tree, var_name="y_given_x")` scores classes.
+
+        Dimensions are `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are
+        several blocks), `category` and `row`, with the labels' and columns' own names as coordinates. In a program of
+        one's own an axis is `class` where each entry belongs to one class, and `row` where it belongs to a training
+        row; the others are called `{site}_dim_{axis}`, unless `dims` names them. Labels and categories in data are
+        codes. Attributes say how the fit came about.
+
+        Args:
+            X, y: rows and labels, as `fit` takes them.
+            prior: whether to add `prior`, `num_draws` draws of the parameters.
+            predictive: whether to add `posterior_predictive`, a data set like X for each draw; `prior_predictive` too
+                where `prior` is asked for.
+            num_draws: of an exact fit for each of four chains, and of the prior.
+            seed: integer or JAX key.
+            dims: site -> names of its axes; coords: name of an axis -> names along it, both as ArviZ takes them.
+
+        Raises:
+            FitError: draws from a point estimate's posterior predictive, or from an improper prior.
+            PredictionError: more numbers than half of the memory.
+
+        >>> import bayesgen as bg
+        >>> X, y = [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "c", "c"]
+        >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
+        >>> list(fit.to_datatree(X, y, prior=True).children)
+        ['posterior', 'log_prior', 'observed_data', 'log_likelihood', 'prior']
+        """
+        return to_datatree(self, X, y, prior, predictive, num_draws, seed, dims or {}, coords or {})
 
 
 def _description_of(fit: Fit) -> dict[str, str | None]:
     """The lines of `repr` of a fit, by name."""
     about_draws = fit.posterior.described
+    kind = ", a point" if fit.posterior.is_point else " of each draw" if fit.is_sampled else ", posterior means"
     return {
         "method": repr(fit.method),
         "rows (total weight)": amount(fit.attributes.get("total_weight")),
@@ -376,8 +560,8 @@ def _description_of(fit: Fit) -> dict[str, str | None]:
         "log evidence": amount(fit.log_evidence),
         "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
         "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
-        "parameters": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
-        "next": f"{_next_step(fit)}, fit.parameters, fit.to_datatree()",
+        f"parameters{kind}": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
+        "next": f"{_next_step(fit)}, fit.summary(), fit.to_datatree()",
     }
 
 

@@ -19,7 +19,7 @@ from bayesgen.statistics import noting
 from bayesgen.typing import Array, Bool, Float, Seed, Shaped
 
 from .data_sets import DataSets, num_sets_at_once
-from .export import axes, datatree
+from .export import about, axes, datatree, groups_of_draws
 from .fit import Fit
 from .problem import ClosedSolution, Method, ProgramProblem, is_sparse
 
@@ -125,21 +125,37 @@ class FitBatch(Sequence[Fit], abc.ABC):
         }
         return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
 
-    def to_datatree(self, num_draws: int = 1000, seed: Seed = 0) -> "DataTree":
+    def to_datatree(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        prior: bool = False,
+        predictive: bool = False,
+        num_draws: int = 1000,
+        seed: Seed = 0,
+    ) -> "DataTree":
         """Export to an `xarray.DataTree`, like `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
 
         Refused sets are left out: the coordinate of `data_set` has the indices of the others.
+
+        Raises:
+            PredictionError: groups besides the parameters, which have to be asked of one fit.
         """
+        if X is not None or y is not None or prior or predictive:
+            raise PredictionError(
+                "A batch exports the parameters of its fits, whose rows differ. Ask one fit for other groups: "
+                "batch[0].to_datatree(X, y, ...)."
+            )
         exported, kept = [], self.known
         for index in kept:
             posterior = self[index].posterior
             assert isinstance(posterior, ProcessPosterior)
-            exported.append(posterior.exported(int(num_draws), jax.random.fold_in(as_key(seed), index)))
-        groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *(each.groups for each in exported))
+            exported.append(groups_of_draws(posterior, int(num_draws), jax.random.fold_in(as_key(seed), index)))
+        groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *exported)
         coords, dims = axes(self[kept[0]])
         dims_of = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
-        about = self.attributes | {"method": repr(self.method)}
-        return datatree(dataclasses.replace(exported[0], groups=groups), {"data_set": kept, **coords}, dims_of, about)
+        return datatree(groups, {"data_set": kept, **coords}, dims_of, about(self))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)

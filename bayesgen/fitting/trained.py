@@ -2,19 +2,20 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic
 
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, check_ranges, read_table, warn_of_unknown
-from bayesgen.families import Family
+from bayesgen.families import Family, argument_names
 from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
 from bayesgen.typing import Shaped
 
+from .data_sets import moments_of, with_moments
 from .summaries import Summaries
 
 
@@ -55,6 +56,32 @@ class Trained(Generic[Answered]):
         return self.posterior.sample_stats
 
 
+class Prior(dict[str, Family]):
+    """Name -> resolved family, "class" and each block. Its text says which hyperparameters come from the data.
+
+    Args:
+        families: (name, family).
+        model: the model with its choices made.
+        schema: of the training data, with their means and variances, from which defaults are made.
+    """
+
+    def __init__(self, families: Iterable[tuple[str, Family]], model: ConcreteModel, schema: Schema) -> None:
+        super().__init__(families)
+        self.model, self.schema = model, schema
+
+    @property
+    def from_data(self) -> dict[str, list[str]]:
+        """Name of a family -> its hyperparameters that are computed from means and variances of the training data."""
+        moved: Any = [None if known is None else 4 * known + 1 for known in moments_of(self.schema)]
+        others = dict(self.model.conjugate(with_moments(self.schema, moved)).families())
+        pairs = {name: (family.hyperparameters, others[name].hyperparameters) for name, family in self.items()}
+        return {name: [key for key in one if np.any(one[key] != other[key])] for name, (one, other) in pairs.items()}
+
+    def __repr__(self) -> str:
+        remarks = {name: f"; from the data: {argument_names(keys)}" for name, keys in self.from_data.items() if keys}
+        return "\n".join(["Prior", *(f"  {name}: {family!r}{remarks.get(name, '')}" for name, family in self.items())])
+
+
 @by_content
 class TrainedProgram(Trained[Any]):
     """A trained model of rows by a program, as a record: `Fit` is what it answers.
@@ -84,10 +111,10 @@ class TrainedProgram(Trained[Any]):
         return self.concrete.bind(self.schema)
 
     @functools.cached_property
-    def prior(self) -> dict[str, Family] | None:
+    def prior(self) -> "Prior | None":
         """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
         conjugate = self.concrete.conjugate(self.schema)
-        return None if conjugate is None else dict(conjugate.families())
+        return None if conjugate is None else Prior(conjugate.families(), self.concrete, self.schema)
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
@@ -97,8 +124,8 @@ class TrainedProgram(Trained[Any]):
     def read(self, X: RowsLike) -> Rows:
         """Rows of new data by attribute site, checked; `Rows` are returned as they are.
 
-        X has the columns of the training schema, or the names that `simulate` gives: attribute sites and covariates of
-        the program. A label site among them is ignored.
+        X has the columns of the training schema, or attribute sites and covariates of the program, as `simulate` gives
+        them. A label among them is ignored.
         """
         if isinstance(X, Rows):
             return X
@@ -113,10 +140,19 @@ class TrainedProgram(Trained[Any]):
             rows = read_rows(self.program, table, labelled=True)
             check_ranges(self.schema.ranges, rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
+        known = self.schema.columns or ()
+        if len(table.names) == len(known) + 1 and self._label in table.names and self._label not in known:
+            table = dataclasses.replace(table, names=[name for name in table.names if name != self._label])
         rows = self.concrete.read_rows(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
         check_ranges(self.schema.ranges, rows.covariates)
         return rows
+
+    @property
+    def _label(self) -> str | None:
+        """Name of the column of labels among simulated rows."""
+        response = self.schema.response
+        return self.program.label if response is None else response.name
 
     def are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites of the program, and not the columns that it was trained on."""

@@ -4,6 +4,8 @@ from .blocks import BlockModel
 from .classifier import GenerativeClassifier
 from .closed_response import ClosedResponse as ClosedResponse
 from .conjugate import Block, Conjugate, Densities
+from .function import LABEL as LABEL
+from .function import covariate_name as covariate_name
 from .gaussian_discriminant import GaussianDiscriminant
 from .joint_gaussian_regression import JointGaussianRegression
 from .linear_regression import LinearRegression

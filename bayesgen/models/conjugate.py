@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Conjugate:
     classes: tuple[Category, ...] = static()
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
     advice: Advice = static(default=Advice(), init=False)
+    is_one_structure: ClassVar[bool] = True
+    """Whether it is a distribution of the parameters of one program."""
 
     @property
     def is_closed(self) -> bool:
@@ -262,6 +264,14 @@ class Conjugate:
     def mode(self) -> dict[str, np.ndarray]:
         """Joint mode of the parameters, by families."""
         return self.collect(lambda family, names, summary: family.mode(names))
+
+    def variance(self) -> dict[str, np.ndarray]:
+        """Variances of the parameters, elementwise."""
+        return self.collect(lambda family, names, summary: family.variance())
+
+    def quantile(self, prob: float) -> dict[str, np.ndarray]:
+        """Quantiles of the parameters, elementwise: NaN, or no entry, where the marginal has no closed form."""
+        return self.collect(lambda family, names, summary: family.quantile(prob))
 
     def center(self) -> dict[str, np.ndarray]:
         """A process at the centre of the prior, without zero probabilities."""

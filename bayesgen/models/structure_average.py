@@ -39,6 +39,7 @@ class ConjugateStructures(Conjugate):
     Source: Dash and Cooper (2002), Exact model averaging with naive Bayesian classifiers.
     """
 
+    is_one_structure = False
     shared: Conjugate
     log_odds: dict[str, np.ndarray]
 
@@ -74,6 +75,13 @@ class ConjugateStructures(Conjugate):
     def mean(self) -> dict[str, np.ndarray]:
         """Means in the most probable structure, and `{block}_dependence`."""
         return self._in_best(super().mean(), self.shared.mean()) | _named(self.dependence)
+
+    def variance(self) -> dict[str, np.ndarray]:
+        """None: those of all structures together have no closed form."""
+        return {}
+
+    def quantile(self, prob: float) -> dict[str, np.ndarray]:
+        return {}
 
     def mode(self) -> dict[str, np.ndarray]:
         """The joint mode in the most probable structure."""

@@ -2,7 +2,7 @@
 
 from .base import (
     At,
-    Exported,
+    Numbers,
     ParameterArrays,
     Posterior,
     ProcessPosterior,
@@ -32,7 +32,7 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",
-    "Exported",
+    "Numbers",
     "ParameterArrays",
     "Point",
     "Posterior",

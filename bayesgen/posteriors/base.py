@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -53,7 +53,9 @@ def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[Array, "
 At = Literal["mean", "mode", "predictive"]
 Ability = At | Literal["draws"]
 ParameterArrays = dict[str, np.ndarray]
-ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
+
+Numbers = dict[str, ParameterArrays]
+"""Column of a table ("mean", "sd", "lower", "upper", "r_hat", "ess_bulk", ...) -> parameter -> array."""
 
 
 def chains_joined(draws: ParameterArrays) -> ParameterArrays:
@@ -61,30 +63,11 @@ def chains_joined(draws: ParameterArrays) -> ParameterArrays:
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Exported:
-    """The parameters of a posterior as ArviZ takes them.
-
-    Attributes:
-        groups: group -> name -> array (chain, draw, ...).
-        sampling: kind of the draws: "chains", "independent" or "none".
-    """
-
-    groups: dict[str, dict[str, Any]]
-    sampling: str
-
-    @classmethod
-    def of_point(cls, values: Mapping[str, Any]) -> "Exported":
-        """A point, as one draw."""
-        point = {name: np.asarray(value)[None, None] for name, value in values.items()}
-        return cls({"point_estimate": point}, "none")
-
-    @classmethod
-    def of_chains(cls, values: Mapping[str, Any], stats: Mapping[str, np.ndarray]) -> "Exported":
-        """Chains, and the sampler's statistics by ArviZ's names."""
-        renamed = {ARVIZ_NAMES.get(name, name): value for name, value in stats.items()}
-        renamed["lp"] = -renamed.pop("potential_energy")  # the log density, up to a constant
-        return cls({"posterior": dict(values), "sample_stats": renamed}, "chains")
+def numbers_of_draws(draws: Mapping[str, np.ndarray], prob: float) -> Numbers:
+    """Mean, standard deviation and central interval of draws along the first axis."""
+    ends = {"lower": (1 - prob) / 2, "upper": (1 + prob) / 2}
+    numbers = {"mean": {k: v.mean(0) for k, v in draws.items()}, "sd": {k: v.std(0, ddof=1) for k, v in draws.items()}}
+    return numbers | {end: {k: np.quantile(v, share, 0) for k, v in draws.items()} for end, share in ends.items()}
 
 
 class Posterior(abc.ABC):
@@ -189,9 +172,18 @@ class ProcessPosterior(Posterior):
         """The joint mode of the parameters, if it has one."""
         raise NotImplementedError
 
+    @property
     @abc.abstractmethod
-    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        """The parameters as ArviZ takes them."""
+    def sampling(self) -> str:
+        """Kind of its draws: "chains", "independent" or "none"."""
+
+    @abc.abstractmethod
+    def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
+        """Draws of the parameters, (chain, draw, ...): 4 x `num_draws`, or all of Markov chains; of a point one."""
+
+    @abc.abstractmethod
+    def numbers(self, prob: float) -> Numbers:
+        """Each parameter in numbers, with central intervals of this probability; of a point its value."""
 
     def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         """p(y | x) of a response in closed form, or None; at a point or with the parameters integrated out.

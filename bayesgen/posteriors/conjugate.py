@@ -13,7 +13,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Float, PRNGKeyArray
 
-from .base import At, Exported, ParameterArrays, ProcessPosterior, closed_table
+from .base import At, Numbers, ParameterArrays, ProcessPosterior, closed_table, numbers_of_draws
 
 
 @by_content
@@ -33,6 +33,8 @@ class ConjugatePosterior(ProcessPosterior):
     conjugate: Conjugate
     prior: Conjugate
     statistics: SufficientStatistics
+
+    sampling = "independent"
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:  # type: ignore[override]
@@ -74,6 +76,20 @@ class ConjugatePosterior(ProcessPosterior):
         """Independent draws, as one chain."""
         return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))
 
-    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
+    def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Independent draws, as four chains."""
-        return Exported({"posterior": self.conjugate.sample((4, num_draws), generator(key))}, "independent")
+        return self.conjugate.sample((4, num_draws), generator(key))
+
+    def numbers(self, prob: float) -> Numbers:
+        """In closed form; where a marginal has none (covariances of two columns, structures), of 2,000 draws."""
+        low, high = (self.conjugate.quantile(share) for share in ((1 - prob) / 2, (1 + prob) / 2))
+        deviations = {name: np.sqrt(value) for name, value in self.conjugate.variance().items()}
+        closed = {"mean": self.mean, "sd": deviations, "lower": low, "upper": high}
+        if all(np.isfinite(of.get(name, np.nan)).all() for of in closed.values() for name in self.mean):
+            return closed
+        of_draws = numbers_of_draws(self.conjugate.sample((2000,), np.random.default_rng(0)), prob)
+        filled: Numbers = {}
+        for column, of in closed.items():
+            known = {name: of.get(name, np.nan) for name in self.mean}
+            filled[column] = {k: np.where(np.isnan(v), of_draws[column][k], v) for k, v in known.items()}
+        return filled

@@ -16,10 +16,10 @@ from bayesgen.errors import ConvergenceWarning, LabelSwitchingWarning, warn
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
-from bayesgen.statistics import bulk_sizes, rhats_and_sizes
+from bayesgen.statistics import bulk_sizes, errors_and_tail_sizes, rhats_and_sizes
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .base import Exported, ParameterArrays, ProcessPosterior, chains_joined
+from .base import Numbers, ParameterArrays, ProcessPosterior, chains_joined, numbers_of_draws
 
 # Label switching in mixtures: one order of the components for all draws, by matching responsibilities.
 
@@ -200,6 +200,12 @@ class Entries:
         rhats, sizes = rhats_and_sizes(draws)
         return cls(places, draws, rhats if draws.shape[1] > 1 else np.full(len(draws), np.nan), sizes, entry_of)
 
+    @property
+    def columns(self) -> dict[str, Float[np.ndarray, " entries"]]:
+        """R-hat, effective sample sizes, and the Monte Carlo standard error of the mean."""
+        errors, tails = errors_and_tail_sizes(self.draws)
+        return {"r_hat": self.rhats, "ess_bulk": self.sizes, "ess_tail": tails, "mcse_mean": errors}
+
     def disagreeing(self) -> Bool[np.ndarray, " entries"]:
         """Which entries have an R-hat above `MAX_RHAT`, and above `rhat_by_chance`."""
         flags = self.rhats > MAX_RHAT
@@ -323,6 +329,7 @@ class Draws(ProcessPosterior):
     sample_stats: dict[str, Any]
     components: ExchangeableComponents | None = None
     conjugate = None
+    sampling = "chains"
     refusals: ClassVar[Mapping[str, str]] = {
         "mode": "Draws do not tell the posterior mode. Use PlugIn(at='mean'), or fit with MAP() and use PlugIn().",
         "predictive": "Draws have no closed-form predictive; use rule=BMA(), which averages over them.",
@@ -381,8 +388,15 @@ class Draws(ProcessPosterior):
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         return self.latents
 
-    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        return Exported.of_chains(self.values, self.sample_stats)
+    def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
+        return self.values
+
+    def numbers(self, prob: float) -> Numbers:
+        """Means, and R-hat and bulk ESS where chains are long enough for them."""
+        found = numbers_of_draws(chains_joined(self.values), prob)
+        if self.entries is not None and self.is_identified:
+            found |= {name: self.entries.by_site(value) for name, value in self.entries.columns.items()}
+        return found
 
 
 def _mean_factor(factors: Float[np.ndarray, "chains draws *batch D D"]) -> Float[np.ndarray, "*batch D D"]:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bayesgen.models import Conjugate, Densities
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.typing import PRNGKeyArray
 
-from .base import Exported, ParameterArrays, ProcessPosterior
+from .base import Numbers, ParameterArrays, ProcessPosterior
 
 _REMEDY = "Fit with NUTS(), or with Exact() where the posterior has a closed form, or predict with PlugIn()."
 
@@ -27,6 +29,7 @@ class Point(ProcessPosterior):
     values: dict[str, Any]
     conjugate: Conjugate | None = None
     is_point = True
+    sampling = "none"
     refusals: ClassVar[Mapping[str, str]] = {
         "predictive": f"BMA averages over a posterior, and this is a point estimate (MLE or MAP). {_REMEDY}",
         "draws": f"This is a point estimate (MLE or MAP), which has no draws to average over. {_REMEDY}",
@@ -47,5 +50,8 @@ class Point(ProcessPosterior):
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         return [conjugate.densities_at(self.values)]
 
-    def exported(self, num_draws: int, key: PRNGKeyArray) -> Exported:
-        return Exported.of_point(self.values)
+    def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
+        return {name: np.asarray(value)[None, None] for name, value in self.values.items()}
+
+    def numbers(self, prob: float) -> Numbers:
+        return {"value": self.values}

@@ -8,8 +8,8 @@ from .averages import MAX_K as MAX_K
 from .batches import of_set as of_set
 from .bma import BMA
 from .conditional_average import ConditionalAverage
+from .left_out import refitted as refitted
 from .left_out import scores_by as scores_by
-from .left_out import scores_of as scores_of
 from .left_out import scores_without as scores_without
 from .plug_in import PlugIn
 from .predicting import answer as answer

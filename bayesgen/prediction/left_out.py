@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy.special
 
 from bayesgen.data import Rows, Schema
 from bayesgen.families import DirichletCategorical
@@ -22,7 +21,7 @@ from bayesgen.fitting import (
     with_moments,
 )
 from bayesgen.posteriors import At, ConjugatePosterior, numbers_per_row
-from bayesgen.program import ConcreteModel
+from bayesgen.program import ConcreteModel, scores_of
 from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, over_chunks
 from bayesgen.statistics import SufficientStatistics, noting
 from bayesgen.typing import Array, Bool, Float, Int
@@ -30,22 +29,6 @@ from bayesgen.typing import Array, Bool, Float, Int
 from .rule import Rule
 
 FEW_FOLDS = 32  # whose fits take less time than compiling one function for all (0.3 to 1 s): `left_out` in benchmarks
-
-
-def scores_of(
-    log_joint: Float[np.ndarray, "*batch K"], codes: Int[np.ndarray, "*batch"] | None
-) -> tuple[Float[np.ndarray, "*batch"], Float[np.ndarray, "*batch"]]:
-    """log p(y | x) and log p(x, y) of rows with these classes; of rows without a label (-1, None) log p(x) twice.
-
-    The score of a row that no class makes possible is minus infinity.
-    """
-    total = scipy.special.logsumexp(log_joint, axis=-1)
-    if codes is None:
-        return total, total
-    joint = np.take_along_axis(log_joint, np.maximum(codes, 0)[..., None], axis=-1)[..., 0]
-    with np.errstate(invalid="ignore"):
-        given_row = np.where(np.isneginf(joint), -np.inf, joint - total)
-    return np.where(codes < 0, total, given_row), np.where(codes < 0, total, joint)
 
 
 def scores_by(fit: Fit, rule: Rule, rows: Rows) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:

@@ -390,6 +390,6 @@ def support_of(fit: Fit, rows: Rows) -> Support:
     given = rows.take(places).covariates if rows.num_rows else {
         name: np.ones((SIMULATED_ROWS, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()
     }  # fmt: skip
-    simulated = [fit.simulate(SIMULATED_ROWS, seed=seed, **given) for seed in range(SIMULATIONS)]
+    simulated = [fit.simulate_sites(SIMULATED_ROWS, seed=seed, **given) for seed in range(SIMULATIONS)]
     assert fit.concrete.response is not None
     return Line.of(support, np.concatenate([made[fit.concrete.response.site] for made in simulated]).astype(np.float64))

@@ -235,7 +235,8 @@ class Evaluation:
     Attributes:
         latents: constrained values of the latent sites.
         deterministics: values of `numpyro.deterministic` sites outside the plate.
-        log_prior: log prior density of the latents, factors included.
+        log_priors: log prior density of each latent and factor.
+        log_prior: their sum.
         log_jacobian: log-Jacobian from unconstrained to constrained latents (0 if these were given).
         at_pole: whether a latent is too near to a pole of its prior for floating point.
         label_log_probs: log probability of each row's label, or zeros.
@@ -248,6 +249,7 @@ class Evaluation:
 
     latents: dict[str, Array]
     deterministics: dict[str, Array]
+    log_priors: dict[str, Float[Array, ""]]
     log_prior: Float[Array, ""]
     log_jacobian: Float[Array, ""]
     at_pole: Bool[Array, ""]
@@ -318,15 +320,17 @@ def evaluate(
     local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
     jacobians = [_local_log_jacobian(trace[name], values, structure.axis) for name, values in local.items()]
-    priors = [
-        _latent_value(message, free.get(name))
+    of_sites = {
+        name: _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
         if name in latent_names or is_factor(message)
-    ]
+    }
+    priors = list(of_sites.values())
     label = None if structure.label is None else trace[structure.label]
     return Evaluation(
         latents={name: trace[name]["value"] for name in program.latents},
         deterministics={name: trace[name]["value"] for name in structure.deterministics},
+        log_priors={name: prior.log_prob for name, prior in of_sites.items()},
         log_prior=sum((prior.log_prob for prior in priors), start=jnp.zeros(())),
         log_jacobian=sum((prior.log_jacobian for prior in priors), start=jnp.zeros(())),
         at_pole=jnp.asarray([prior.at_pole for prior in priors]).any(),
@@ -369,8 +373,7 @@ def _sites_at(
     free_local: Arrays,
 ) -> Trace:
     structure, size = program.structure, len(codes)
-    sites = structure.attributes + structure.local
-    given = {name: _values_of(site, attributes.get(name), size) for name, site in sites}
+    given = {name: _values_of(site, attributes.get(name), size) for name, site in structure.row_sites}
     if structure.label is not None:
         given[structure.label] = structure.label_values(codes)
 

@@ -387,7 +387,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
             drawn = program._drawn(n, values, key, known)
-        sites = program.structure.attributes + program.structure.local
+        sites = program.structure.row_sites
         rows = {name: simulated(site, drawn[name], self.rows_first) for name, site in sites}
         rows |= {name: np.asarray(value) for name, value in values.items()}
         if self.label is not None:
@@ -404,7 +404,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
         """Site -> its value in one run of the program, with the values of some sites known."""
         trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
-        return {name: trace[name]["value"] for name in (*self.latents, *self.row_sites)}
+        names = (*self.latents, *self.structure.deterministics, *self.row_sites)
+        return {name: trace[name]["value"] for name in names}
 
     def simulate_many(
         self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
@@ -420,18 +421,42 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         Returns:
             Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
         """
-        program, values = self._with_covariates(n, covariates)
-        with jax.enable_x64(True):
-            keys = jax.random.split(as_key(seed), num_worlds)
-            known = {name: np.asarray(value) for name, value in (latents or {}).items()}
-            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates(values))
-        drawn = {name: np.asarray(value) for name, value in drawn.items()}
+        program, values, drawn = self._drawn_many(n, num_worlds, covariates, as_key(seed), latents or {})
         joined = {name: _joined(drawn[name], site) for name, site in program.structure.attributes}
         rows = {name: simulated(site, joined[name], self.rows_first) for name, site in program.structure.attributes}
         rows |= {name: np.concatenate([value] * num_worlds) for name, value in values.items()}
         if self.label is not None:
             rows[self.label] = drawn[self.label].reshape(-1)
         return {name: drawn[name] for name in program.latents}, rows
+
+    def generate(
+        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """All sites of n instances of each of many processes, as `numpyro.infer.Predictive` gives them.
+
+        Args:
+            n, num_worlds, seed, latents, covariates: as `simulate_many` takes them.
+
+        Returns:
+            Latent or deterministic site -> (worlds, ...); site with a value for each row -> (worlds, n, ...), labels as
+            codes.
+        """
+        program, _, drawn = self._drawn_many(n, num_worlds, covariates, as_key(seed), latents or {})
+        sites = {name: np.moveaxis(drawn[name], site.position + 1, 1) for name, site in program.structure.row_sites}
+        if self.label is not None:
+            sites[self.label] = drawn[self.label].reshape(num_worlds, n)
+        return {name: value for name, value in drawn.items() if name not in sites}, sites
+
+    def _drawn_many(
+        self, n: int, num_worlds: int, covariates: Mapping[str, Any], key: PRNGKeyArray, latents: Mapping[str, Any]
+    ) -> tuple["GenerativeProgram", dict[str, Any], dict[str, np.ndarray]]:
+        """The program of the covariates, their values, and site -> its values in all worlds."""
+        program, values = self._with_covariates(n, covariates)
+        with jax.enable_x64(True):
+            known = {name: np.asarray(value) for name, value in latents.items()}
+            keys = jax.random.split(key, num_worlds)
+            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates(values))
+        return program, values, {name: np.asarray(value) for name, value in drawn.items()}
 
     def _with_covariates(self, n: int, covariates: Mapping[str, Any]) -> tuple["GenerativeProgram", dict[str, Any]]:
         """The program of covariates of n rows, and their values.

@@ -9,14 +9,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.records import record
-from bayesgen.runtime import LEAST_ROWS, OwnedJit, carrying, in_threads, over_chunks, pad, padded_size, placed
+from bayesgen.runtime import (
+    LEAST_ROWS,
+    OwnedJit,
+    carrying,
+    in_threads,
+    over_chunks,
+    pad,
+    padded_size,
+    placed,
+    table_chunks,
+)
 from bayesgen.statistics import Reference, few, first_rows, median_of_draws
-from bayesgen.typing import Array, Float, Shaped
+from bayesgen.typing import Array, Float, Int, Shaped
 
-from .evaluation import Evaluation, evaluate_classes
+from .evaluation import Evaluation, evaluate, evaluate_classes
 from .marginal import class_table
 from .structure import Arrays, Program
 
@@ -371,3 +382,76 @@ def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float
 def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:
     """The latents that are sites of the program (fixed class probabilities are not)."""
     return {name: latents[name] for name in program.latents}
+
+
+# Many processes: log prior densities and log probabilities of rows by site, whole in memory.
+
+
+def log_priors(program: Program, latents: Arrays) -> dict[str, Float[np.ndarray, " draws"]]:
+    """Log prior density of each latent site, and of factors, under each draw; latents have one leading axis."""
+    with jax.enable_x64(True):
+        found = _log_priors.by_numpy(program, {name: np.asarray(latents[name]) for name in program.latents})
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+@OwnedJit
+def _log_priors(program: Program, latents: Arrays) -> dict[str, Float[Array, " draws"]]:
+    return jax.vmap(lambda draw: evaluate_classes(program, draw).log_priors)(latents)
+
+
+def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str, Float[np.ndarray, "draws n"]]:
+    """Log probability of the observed cells of each site of rows, and of their label, under each draw.
+
+    Args:
+        program: without local latents.
+        latents: site -> (draws, ...).
+        rows: rows whose class is known, if there are classes.
+    """
+    num_draws = len(next(iter(latents.values()), ()))
+    size = max(1, table_chunks(rows.num_rows, num_draws * max(1.0, rows.cells_per_row))[0].stop) if rows.num_rows else 1
+    known = dataclasses.replace(rows, labels=np.asarray(rows.codes), weights=None)
+    with jax.enable_x64(True):
+        draws = {name: np.asarray(latents[name]) for name in program.latents}
+        found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, padded_size(size))
+    return {name: value.T for name, value in found.items()}
+
+
+@OwnedJit
+def _by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str, Float[Array, "n draws"]]:
+    names = (*program.attributes, *(() if program.label is None else (program.label,)))
+
+    def at(draw: Arrays) -> dict[str, Float[Array, " n"]]:
+        codes = jnp.asarray(rows.codes)
+        return evaluate(program, draw, codes, rows.values, rows.covariates, observed=rows.observed).row_log_probs(names)
+
+    return jax.vmap(at, out_axes=1)(latents)
+
+
+def scores_of(
+    log_joint: Float[np.ndarray, "*batch K"], codes: Int[np.ndarray, "*batch"] | None
+) -> tuple[Float[np.ndarray, "*batch"], Float[np.ndarray, "*batch"]]:
+    """log p(y | x) and log p(x, y) of rows with these classes; of rows without a label (-1, None) log p(x) twice.
+
+    The score of a row that no class makes possible is minus infinity.
+    """
+    total = scipy.special.logsumexp(log_joint, axis=-1)
+    if codes is None:
+        return total, total
+    joint = np.take_along_axis(log_joint, np.maximum(codes, 0)[..., None], axis=-1)[..., 0]
+    with np.errstate(invalid="ignore"):
+        given_row = np.where(np.isneginf(joint), -np.inf, joint - total)
+    return np.where(codes < 0, total, given_row), np.where(codes < 0, total, joint)
+
+
+def scores_of_draws(
+    program: Program, latents: Arrays, rows: Rows
+) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
+    """`scores_of` of rows under each draw; tables of all classes are made of some rows at a time."""
+    num_draws = len(next(iter(latents.values()), ()))
+    given_row, joint = np.empty((2, num_draws, rows.num_rows))
+    for places in table_chunks(rows.num_rows, num_draws * program.num_cases):
+        chunk = rows.take(places)
+        table = log_joint_draws(program, latents, dataclasses.replace(chunk, labels=None))
+        codes = None if chunk.labels is None else np.broadcast_to(chunk.labels, table.shape[:2])
+        given_row[:, places], joint[:, places] = scores_of(table, codes)
+    return given_row, joint

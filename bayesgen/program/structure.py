@@ -173,6 +173,11 @@ class Structure:
         return found
 
     @property
+    def row_sites(self) -> tuple[tuple[str, Site], ...]:
+        """(site, its shape) of the attributes and local latents."""
+        return self.attributes + self.local
+
+    @property
     def attribute(self) -> dict[str, Site]:
         """Attribute sites by name."""
         return dict(self.attributes)

@@ -33,7 +33,7 @@ from .base import (
     read_conditional,
     register,
 )
-from .chains import bulk_sizes, rhats_and_sizes, split_rhats
+from .chains import bulk_sizes, errors_and_tail_sizes, rhats_and_sizes, split_rhats
 from .conditioning import (
     Ellipsoids,
     LastGivenRest,
@@ -98,6 +98,7 @@ __all__ = [
     "column_sums",
     "conditional_draws",
     "conditional_means",
+    "errors_and_tail_sizes",
     "excess",
     "expected_moments",
     "few",

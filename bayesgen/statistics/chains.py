@@ -34,6 +34,19 @@ def bulk_sizes(draws: Float[np.ndarray, "entries chains draws"]) -> Float[np.nda
     return _effective_sizes(_rank_normalised(_halves(draws)))
 
 
+@np.errstate(divide="ignore", invalid="ignore")
+def errors_and_tail_sizes(
+    draws: Float[np.ndarray, "entries chains draws"],
+) -> tuple[Float[np.ndarray, " entries"], Float[np.ndarray, " entries"]]:
+    """Monte Carlo standard error of the mean of each entry, and its tail effective sample size.
+
+    The tail size is the least of those of the indicators of the lowest and the highest 5 % of the draws.
+    """
+    low, high = np.quantile(draws, [0.05, 0.95], axis=(1, 2))[..., None, None]
+    tails = [_effective_sizes(_halves((draws <= end).astype(float))) for end in (low, high)]
+    return draws.std((1, 2), ddof=1) / np.sqrt(_effective_sizes(_halves(draws))), np.minimum(*tails)
+
+
 def split_rhats(draws: Float[np.ndarray, "entries chains draws"]) -> Float[np.ndarray, " entries"]:
     """Split R-hat of each entry, without ranks; NaN where draws do not vary."""
     return _rhats(_halves(draws))

@@ -59,7 +59,7 @@ def test_bases_weigh_by_evidence_alone_where_x_is_given():
     again = bg.predict(pickle.loads(pickle.dumps(both)), NEW, rule=BMA)
     close(pickle.loads(pickle.dumps(again)).quantile(0.1), answer.quantile(0.1))
     assert len(bg.predict(both, NEW[:0], rule=BMA)) == 0
-    assert "AverageFit of 2 structures" in repr(both) and both.to_datatree(3).children
+    assert "AverageFit of 2 structures" in repr(both) and both.to_datatree(num_draws=3).children
 
 
 @pytest.mark.parametrize("weights", ["stacking", "pseudo-bma"])

@@ -1,9 +1,6 @@
 """Export to ArviZ."""
 
-import importlib.metadata
-import tomllib
 import warnings
-from pathlib import Path
 
 import arviz_stats
 import jax.numpy as jnp
@@ -12,11 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from models.cases import CASES
-from packaging.requirements import Requirement
 
 import bayesgen as bg
-
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +22,7 @@ def exact():
 def test_an_exact_fit_gives_independent_draws_with_named_axes(exact):
     tree = exact.to_datatree(num_draws=250, seed=1)
     posterior = tree["posterior"]
-    assert set(tree.children) == {"posterior"}
+    assert set(tree.children) == {"posterior", "log_prior"}
     assert posterior.attrs["sampling"] == "independent"
     assert posterior.sizes["chain"] == 4
     assert posterior.sizes["draw"] == 250
@@ -83,7 +77,7 @@ def test_chains_come_with_their_statistics():
     case = CASES["naive Bayes, integer labels"]
     fit = bg.fit(case.model, *case.data, method=bg.NUTS(num_samples=500), seed=2)
     tree = fit.to_datatree()
-    assert set(tree.children) == {"posterior", "sample_stats"}
+    assert set(tree.children) == {"posterior", "sample_stats", "log_prior"}
     assert tree["posterior"].attrs["sampling"] == "chains"
     assert tree["posterior"].attrs["path"] == fit.attributes["path"]
     assert set(tree["posterior"].data_vars) == set(fit.parameters)
@@ -106,34 +100,6 @@ def test_chains_shorter_than_they_are_many_are_exported_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fit.to_datatree()["posterior"].sizes["draw"] == 3
-
-
-@pytest.fixture
-def arviz_plots():
-    """ArviZ's plots, where the versions that the extra `plots` asks for are installed."""
-    pytest.importorskip("matplotlib").use("Agg")
-    for text in tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["plots"]:
-        wanted = Requirement(text)
-        installed = importlib.metadata.version(wanted.name)
-        if (wanted.marker is None or wanted.marker.evaluate()) and installed not in wanted.specifier:
-            pytest.skip(f"{wanted.name} {installed} is installed, and drawing needs {wanted.specifier}")
-    import arviz_plots
-    from matplotlib import pyplot
-
-    yield arviz_plots
-    pyplot.close("all")
-
-
-@pytest.mark.parametrize(
-    "plot",
-    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("plot_trace_dist", "plot_rank_dist")), "plot_forest"],
-)
-def test_arviz_draws_it(arviz_plots, plot, tmp_path):
-    case = CASES["discriminant, full"]
-    tree = bg.fit(case.model, *case.data, method=bg.Exact()).to_datatree(num_draws=50)
-    figure = getattr(arviz_plots, plot)(tree, var_names=["class_probs", "real_mean"], backend="matplotlib")
-    figure.savefig(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 def two_by_two(n):

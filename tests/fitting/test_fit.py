@@ -78,7 +78,7 @@ def test_columns_that_are_not_there_have_no_parameters(exact):
 
 @pytest.mark.parametrize("rule", [bg.BMA(), bg.PlugIn()])
 def test_simulated_rows_are_predicted_as_the_same_rows_in_columns(exact, rule):
-    rows = exact.simulate(11, seed=3)
+    rows = exact.simulate_sites(11, seed=3)
     real, categorical = rows["real"], rows["categorical_3"].astype(int)
     columns = {
         "height": real[:, 0],
@@ -104,7 +104,7 @@ def test_simulated_rows_are_predicted_as_the_same_rows_in_columns(exact, rule):
 def test_simulated_rows_hold_their_covariates():
     counts = rng.poisson(2.0, (ROWS, 3))
     fit = bg.fit(bg.NaiveBayes(bg.DirichletMultinomial()), counts, Y, method=bg.Exact())
-    rows = fit.simulate(5, seed=1, count_total=np.arange(1, 6))
+    rows = fit.simulate_sites(5, seed=1, count_total=np.arange(1, 6))
     np.testing.assert_array_equal(rows["count_total"], rows["count"].sum(1))
     one, two = (bg.predict(fit, X, rule=bg.BMA()).probabilities for X in (rows, rows["count"]))
     np.testing.assert_array_equal(one, two)

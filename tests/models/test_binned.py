@@ -241,7 +241,7 @@ def test_blocks_of_columns_with_unlike_numbers_of_bins_are_refused():
 
 
 def test_parameters_are_exported_with_the_names_of_the_bins(fit):
-    exported = fit.to_datatree(5)["posterior"]
+    exported = fit.to_datatree(num_draws=5)["posterior"]
     assert exported["binned_2_bin"].values.tolist() == ["[1000000.0, 1000002.0)", "[1000002.0, 1000030.0)"]
     assert exported["binned_5_bin"].values.tolist() == list(range(5))
     assert fit.parameters_of("b")["probs"].shape == (3, 2)

@@ -138,15 +138,22 @@ def test_data_frames_weights_chunks_and_merging(exact):
 
 
 def test_what_it_gives_is_a_fit_like_any_other(exact):
-    assert exact.to_datatree(3)["posterior"]["joint_mean"].coords["feature"].values.tolist() == ["x0", "x1", "x2", "y"]
+    assert exact.to_datatree(num_draws=3)["posterior"]["joint_mean"].coords["feature"].values.tolist() == [
+        "x0",
+        "x1",
+        "x2",
+        "y",
+    ]
     again = pickle.loads(pickle.dumps(exact))
     answer = bg.predict(again, NEW, rule=BMA)
     close(pickle.loads(pickle.dumps(answer)).mean, bg.predict(exact, NEW, rule=BMA).mean)
     assert "response" in repr(exact.schema) and "ContinuousPrediction of 5 rows" in repr(answer)
     assert list(answer.to_frame()) == ["mean", "std", "median", "lower", "upper"]
-    made = exact.simulate(6, seed=2)
+    made = exact.simulate_sites(6, seed=2)
     assert made["joint"].shape == (6, 4)
-    assert bg.predict(exact, made, rule=BMA).mean.shape == (6,)
+    frame = exact.simulate(6, seed=2)
+    assert frame.columns.tolist() == ["x0", "x1", "x2", "y"]
+    close(bg.predict(exact, made, rule=BMA).mean, bg.predict(exact, frame, rule=BMA).mean)
     close(bg.predict(exact, made, rule=BMA).mean, bg.predict(exact, made["joint"][:, :3], rule=BMA).mean)
     assert len(bg.predict(exact, NEW[:0], rule=BMA)) == 0
 

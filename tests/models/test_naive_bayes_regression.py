@@ -159,7 +159,7 @@ def test_chains_find_the_exact_posterior(exact):
 
 
 def test_rows_are_simulated_and_predicted(exact):
-    rows = exact.simulate(200, seed=2)
+    rows = exact.simulate_sites(200, seed=2)
     assert rows["y"].shape == (200,) and rows["real"].shape == (200, 4)
     answer = bg.predict(exact, rows, rule=bg.PlugIn())
     assert np.corrcoef(answer.mean, rows["y"])[0, 1] > 0.9

@@ -204,7 +204,7 @@ def test_the_export_holds_draws_of_structures_and_parameters(fit):
 
 
 def test_simulated_rows_follow_the_classes(fit):
-    rows = fit.simulate(11, seed=4)
+    rows = fit.simulate_sites(11, seed=4)
     assert rows["y"].shape == (11,) and set(rows["y"]) <= {0, 1}
     assert rows["real"].shape == (11, 1)
 
