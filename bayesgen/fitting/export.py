@@ -1,5 +1,6 @@
 """Export of a fit to an `xarray.DataTree` for ArviZ; draws, log-likelihoods and generated rows as NumPyro has them."""
 
+import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -190,7 +191,7 @@ def log_likelihoods(fit: TrainedProgram, values: ParameterArrays, rows: Rows) ->
     has_label, given_x, found = program.label is not None, f"{program.label}_given_x", dict[str, np.ndarray]()
     _check_memory("log-likelihoods", len(next(iter(latents.values()))) * rows.num_rows * (len(program.attributes) + 2))
     if not program.local and not (has_label and (rows.labels is None or np.any(np.asarray(rows.labels) < 0))):
-        found = log_probs_by_site(program, latents, rows)
+        found = log_probs_by_site(program, latents, dataclasses.replace(rows, covariates=_covariates(fit, rows)))
     if not found or (has_label and program.attributes):
         given_row, joint = scores_of_draws(program, latents, rows)
         found |= {given_x: given_row} if found else {TOTAL: joint}

@@ -33,8 +33,7 @@ class ConjugateStructures(Conjugate):
 
     Attributes:
         shared: the blocks if no column depends on the class (K = 1).
-        log_odds: block -> log odds that a column depends on the class, (D,) or a number for all; a number for a block
-            modelled jointly.
+        log_odds: block -> log odds that a column depends on the class, (D,); a number for a block modelled jointly.
 
     Source: Dash and Cooper (2002), Exact model averaging with naive Bayesian classifiers.
     """
@@ -214,11 +213,11 @@ class StructureAverage(ConcreteModel):
     def conjugate(self, schema: Schema) -> ConjugateStructures:
         """The prior over structures and the parameters of each."""
         dependent = self.classifier.conjugate(schema)
-        log_odds = np.asarray(scipy.special.logit(self.dependence_prior))
+        odds = scipy.special.logit(self.dependence_prior)
         return ConjugateStructures(
             **{field.name: getattr(dependent, field.name) for field in dataclasses.fields(dependent) if field.init},
             shared=self.shared(dependent),
-            log_odds={block.name: log_odds for block in dependent.blocks},
+            log_odds={b.name: np.full(() if b.family.traits.joint else len(b.columns), odds) for b in dependent.blocks},
         )
 
     def check_searchable(self, method: str) -> None:
