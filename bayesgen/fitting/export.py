@@ -1,6 +1,7 @@
 """Export of a fit to an `xarray.DataTree` for ArviZ; draws, log-likelihoods and generated rows as NumPyro has them."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -196,7 +197,7 @@ def log_likelihoods(fit: TrainedProgram, values: ParameterArrays, rows: Rows) ->
         given_row, joint = scores_of_draws(program, latents, rows)
         found |= {given_x: given_row} if found else {TOTAL: joint}
     if len(found) > 1:
-        found[TOTAL] = np.sum([table for name, table in found.items() if name != given_x], axis=0)
+        found[TOTAL] = functools.reduce(np.add, [table for name, table in found.items() if name != given_x])
     return _by_chain(values, found)
 
 
@@ -236,7 +237,7 @@ def _generated(
     num_rows = max(1, round(fit.attributes["total_weight"])) if rows is None else rows.num_rows
     cells = sum(np.prod(site.row_shape, dtype=float) for _, site in program.structure.row_sites) + 1
     _check_memory("generated rows", num_worlds * num_rows * cells)
-    covariates: dict[str, Any] = {} if rows is None else _covariates(fit, rows)
+    covariates = {} if rows is None else _covariates(fit, rows)
     if set(program.covariates) - covariates.keys():
         raise DataError(
             f"The rows are generated given {sorted(program.covariates)}, so give rows that have them: X=..."
@@ -251,9 +252,9 @@ def _check_memory(what: str, num_cells: float) -> None:
         raise PredictionError(f"{refusal} Give fewer rows, or fewer draws.")
 
 
-def _covariates(fit: TrainedProgram, rows: Rows) -> dict[str, np.ndarray]:
+def _covariates(fit: TrainedProgram, rows: Rows) -> dict[str, Any]:
     """The covariates of rows: of blocks of columns also the totals of counts, and the lengths of sequences."""
-    found = {name: np.asarray(value) for name, value in rows.covariates.items()}
+    found: dict[str, Any] = {name: np.asarray(value) for name, value in rows.covariates.items()}
     conjugate = fit.concrete.conjugate(fit.schema)
     for block in () if conjugate is None else conjugate.blocks:
         if block.family.traits.covariate is not None and block.given is None:

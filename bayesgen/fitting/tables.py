@@ -56,13 +56,9 @@ def frame_of_numbers(numbers: Numbers, coords: Names, dims: Names) -> "pd.DataFr
 
 def _heading(parameter: str, dim: str) -> str:
     """The heading of an axis, without the name of its parameter or block; `feature` is called `column`."""
-    shared = next((part for part in _beginnings(parameter) if dim.startswith(part)), "")
-    return dim.removeprefix(shared).replace("feature", "column")
-
-
-def _beginnings(parameter: str) -> list[str]:
     words = parameter.split("_")
-    return ["_".join(words[:count]) + "_" for count in range(len(words), 0, -1)]
+    names = ["_".join(words[:count]) + "_" for count in range(len(words), 0, -1)]
+    return dim.removeprefix(next(filter(dim.startswith, names), "")).replace("feature", "column")
 
 
 @by_content
@@ -141,10 +137,9 @@ def frame_of_rows(fit: TrainedProgram, sites: Mapping[str, np.ndarray]) -> Any:
     names = (*(fit.schema.columns or ()), *([] if response is None else [response.name]))
     if not blocks or any(name not in place or place[name][0].family.kind.has_steps for name in names):
         return dict(sites)
-    cells = {}
+    cells: dict[str, Any] = {LABEL: sites[LABEL]} if fit.program.label is not None else {}
     for name in names:
         block, index = place[name]
         values = sites[block.name].reshape(len(sites[block.name]), -1)[:, index]
         cells[name] = values if response is not None and name == response.name else fit.schema.decode(name, values)
-    label = {} if fit.program.label is None or LABEL in cells else {LABEL: sites[LABEL]}
-    return pd.DataFrame({**cells, **label})
+    return pd.DataFrame(cells)[[*dict.fromkeys([*names, *cells])]]

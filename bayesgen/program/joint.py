@@ -15,6 +15,7 @@ from bayesgen.data import Rows
 from bayesgen.records import record
 from bayesgen.runtime import (
     LEAST_ROWS,
+    TABLE_CELLS,
     OwnedJit,
     carrying,
     in_threads,
@@ -408,11 +409,11 @@ def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str
         rows: rows whose class is known, if there are classes.
     """
     num_draws = len(next(iter(latents.values()), ()))
-    size = max(1, table_chunks(rows.num_rows, num_draws * max(1.0, rows.cells_per_row))[0].stop) if rows.num_rows else 1
+    size = padded_size(max(1, int(TABLE_CELLS / max(1.0, num_draws * rows.cells_per_row)) // 2))
     known = dataclasses.replace(rows, labels=np.asarray(rows.codes), weights=None)
     with jax.enable_x64(True):
         draws = {name: np.asarray(latents[name]) for name in program.latents}
-        found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, padded_size(size))
+        found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, size)
     return {name: value.T for name, value in found.items()}
 
 

@@ -281,7 +281,7 @@ def test_what_a_fit_cannot_have_is_refused_with_the_reason(density, sampled):
 
 def test_simulated_rows_are_like_the_data():
     case = CASES["naive Bayes"]
-    made, (X, y) = case.exact.simulate(7, seed=1), case.data
+    made, (X, y) = case.exact.simulate(11, seed=3), case.data
     assert made.columns.tolist() == [*X, "y"] and set(made["y"]) <= set(y)
     answers = [bg.predict(case.exact, rows, rule=bg.BMA()).probabilities for rows in (made, made[[*X]])]
     close(*answers)
