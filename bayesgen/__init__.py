@@ -34,6 +34,7 @@ _ROOMS = {
     "fitting": "fit fit_many summarize",
     "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
+    "saving": "load",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "evaluation": (
         "calibrate Calibration compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study "
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.models import *  # noqa: F403
     from bayesgen.prediction import *  # noqa: F403
     from bayesgen.program import GenerativeProgram as GenerativeProgram
+    from bayesgen.saving import load as load
 
 
 def _room(name: str) -> Any:

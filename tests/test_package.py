@@ -24,6 +24,7 @@ ROOMS = [
     "distributions",
     "families",
     "program",
+    "saving",
     "predictives",
     "models",
     "posteriors",

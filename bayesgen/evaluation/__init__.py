@@ -15,12 +15,6 @@ from .prequential import Prequential, prequential
 from .study import TRUTH as TRUTH
 from .study import Study, study
 from .study import learning_curves as learning_curves
-from .targets import ClassTarget as ClassTarget
-from .targets import ContinuousTarget as ContinuousTarget
-from .targets import DensityTarget as DensityTarget
-from .targets import Metric as Metric
-from .targets import Scored as Scored
-from .targets import signed as signed
 
 # public names; the other ones are for other rooms
 __all__ = [

@@ -11,12 +11,10 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.errors import BayesgenWarning
+from bayesgen.prediction import EVERYWHERE, ClassTarget, Scored, Target, paired_difference
 from bayesgen.records import by_content
 from bayesgen.runtime import EQUAL_DENSITIES
 from bayesgen.typing import Data, Float, Int, Shaped
-
-from .scores import paired_difference
-from .targets import EVERYWHERE, ClassTarget, Scored, Target
 
 
 @by_content

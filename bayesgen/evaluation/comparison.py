@@ -20,7 +20,18 @@ from bayesgen.data import Schema, check_index, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
-from bayesgen.prediction import BMA, ContinuousPrediction, PlugIn, Rule, predict
+from bayesgen.prediction import (
+    BMA,
+    ClassTarget,
+    ContinuousPrediction,
+    ContinuousTarget,
+    DensityTarget,
+    PlugIn,
+    Rule,
+    Scored,
+    Target,
+    predict,
+)
 from bayesgen.records import by_content
 from bayesgen.typing import Data, Seed, Shaped, Values
 
@@ -34,7 +45,6 @@ from .answers import (
     score_rows,
     score_table,
 )
-from .targets import ClassTarget, ContinuousTarget, DensityTarget, Scored, Target
 
 Pair: TypeAlias = tuple[Method, Rule]
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from bayesgen.prediction import Scored
+
 from .comparison import Comparison
-from .targets import Scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

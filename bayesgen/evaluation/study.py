@@ -22,7 +22,7 @@ from bayesgen.data import Schema
 from bayesgen.describe import described
 from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, check_whole, keywords_stated
 from bayesgen.fitting import FitBatch, Method
-from bayesgen.prediction import PlugIn, Rule, of_set, predict
+from bayesgen.prediction import PlugIn, Rule, Target, mean_and_error, of_set, paired_difference, predict
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
@@ -30,8 +30,6 @@ from bayesgen.typing import Data, Seed, Values
 
 from .comparison import Pair, as_json, asked_for, is_map, names_of, plain, target_of, versions
 from .figures import LearningCurves, learning_curve_figure
-from .scores import mean_and_error, paired_difference
-from .targets import Target
 from .training_sets import Fits, TrainingSets, subsets, worlds
 
 if TYPE_CHECKING:

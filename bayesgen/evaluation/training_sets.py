@@ -13,12 +13,10 @@ from bayesgen.averaging import AverageModel
 from bayesgen.data import Schema, Table, category_array, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import Fit, FitBatch, Method, fit, fit_many, read_sets
-from bayesgen.prediction import ClassPrediction, normalize
+from bayesgen.prediction import ClassPrediction, Places, normalize
 from bayesgen.program import GenerativeProgram, Recipe
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Bool, Data, Int, Seed, Values
-
-from .targets import Places
 
 Fits: TypeAlias = FitBatch | Sequence[Fit | BayesgenError]
 

@@ -80,6 +80,14 @@ def to_datatree(
     return datatree(groups, coords, dims, about(fit, seed))
 
 
+def tree_of_kept(fit: TrainedProgram) -> "DataTree | None":
+    """The tree of the draws of chains, or of the point, that a fit holds; None where it holds neither."""
+    posterior = fit.posterior
+    if not isinstance(posterior, ProcessPosterior) or not (posterior.is_point or posterior.is_sampled):
+        return None
+    return datatree(groups_of_draws(posterior, 1, jax.random.key(0)), *axes(fit), about(fit))
+
+
 def process_posterior(fit: TrainedProgram) -> ProcessPosterior:
     """The posterior of a fit of one program.
 

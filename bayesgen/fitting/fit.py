@@ -1,6 +1,7 @@
 """`Fit`: the questions that a trained model answers."""
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -25,10 +26,11 @@ from bayesgen.posteriors import At, Point, ProcessPosterior, chains_joined
 from bayesgen.program import Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, check_seed, in_batches, interrupts_kept, requested
+from bayesgen.saving import save
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
 from .components import with_one_order
-from .export import class_axes, draws, log_likelihood, predictive, samples, to_datatree
+from .export import class_axes, draws, log_likelihood, predictive, samples, to_datatree, tree_of_kept
 from .summaries import Summaries, as_summaries, summarize_tables
 from .tables import Diagnosis, diagnosis, frame_of_rows, summary
 from .trained import TrainedProgram
@@ -498,6 +500,24 @@ class Fit(TrainedProgram, Generic[Labelled]):
         Source: Stephens (2000), Dealing with label switching in mixture models, section 4.
         """
         return with_one_order(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fit to a file, which `bayesgen.load(path)` reads: no pickle, and nothing is executed on loading.
+
+        The file is netCDF, or Zarr where `path` ends in ".zarr" and zarr is installed. Draws and points stand in the
+        groups `posterior`, `sample_stats` and `point_estimate`, which ArviZ and `xarray.open_datatree(path)` read; of
+        an exact posterior, which has no draws, `fit.to_datatree().to_netcdf(path)` writes some. The model, the
+        schema and the statistics are in the group `bayesgen`. A file is replaced when the new one is complete.
+
+        Programs of one's own are saved by their results; `load` is then given the program. Fits can also be pickled.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            ModelError: a fit that holds what a file cannot, naming it: families and transformers of one's own.
+        """
+        save(self, path, tree_of_kept(self))
 
     def to_datatree(
         self,

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -15,6 +16,7 @@ from bayesgen.errors import BayesgenError, PredictionError
 from bayesgen.posteriors import At, ProcessPosterior
 from bayesgen.program import Recipe
 from bayesgen.runtime import as_key, over_chunks
+from bayesgen.saving import save
 from bayesgen.statistics import noting
 from bayesgen.typing import Array, Bool, Float, Seed, Shaped
 
@@ -124,6 +126,10 @@ class FitBatch(Sequence[Fit], abc.ABC):
             "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
         }
         return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the batch, its training sets included, to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
+        save(self, path)
 
     def to_datatree(
         self,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic
 
@@ -13,6 +14,7 @@ from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
+from bayesgen.saving import save
 from bayesgen.typing import Shaped
 
 from .data_sets import moments_of, with_moments
@@ -39,6 +41,10 @@ class Trained(Generic[Answered]):
     def parameters(self) -> dict[str, np.ndarray]:
         """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
         return self.posterior.parameters
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the trained model to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
+        save(self, path)
 
     @property
     def log_evidence(self) -> float | None:

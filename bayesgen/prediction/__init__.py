@@ -2,7 +2,6 @@
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
-from .answers import named_classes as named_classes
 from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
 from .batches import of_set as of_set
@@ -17,6 +16,18 @@ from .predicting import answer_of_rows as answer_of_rows
 from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rule import Rule
+from .scores import mean_and_error as mean_and_error
+from .scores import named_classes as named_classes
+from .scores import paired_difference as paired_difference
+from .targets import EVERYWHERE as EVERYWHERE
+from .targets import ClassTarget as ClassTarget
+from .targets import ContinuousTarget as ContinuousTarget
+from .targets import DensityTarget as DensityTarget
+from .targets import Metric as Metric
+from .targets import Places as Places
+from .targets import Scored as Scored
+from .targets import Target as Target
+from .targets import signed as signed
 
 # public names; the other ones are for other rooms
 __all__ = [

@@ -9,13 +9,16 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import labelled
+from bayesgen.data import check_index, labelled
 from bayesgen.describe import described, shortened
 from bayesgen.errors import PredictionError, check_whole
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
-from bayesgen.typing import Bool, Float, Int, Seed, Shaped
+from bayesgen.typing import Bool, Float, Seed, Shaped, Values
+
+from .scores import named_classes
+from .targets import ClassTarget, ContinuousTarget
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +109,58 @@ class ClassPrediction:
             return None
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
+    def score(self, y: Values) -> dict[str, float | int]:
+        """Scores against the true labels, by name: those of `compare`.
+
+        `accuracy`; `log_score`, the mean of log p(y | x), higher is better; `brier` score (summed over classes, 0 to 2)
+        and `ece`, the expected calibration error in 15 bins of equal mass, lower is better; the numbers of rows that
+        are `impossible` under every class, and of others whose true class is `ruled_out`.
+
+        Args:
+            y: the label of each row; where X and y are of pandas, they have one index.
+
+        Raises:
+            DataError: missing or unknown labels; another number of labels than of rows, or another index.
+
+        >>> import bayesgen as bg
+        >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"], method=bg.Exact())
+        >>> answer = bg.predict(fit, [[1.5], [8.0], [6.0]], rule=bg.BMA())
+        >>> answer.score(["a", "b", "a"])["accuracy"]
+        0.6666666666666666
+        >>> answer.confusion(["a", "b", "a"])
+        label  a  b
+        truth
+        a      1  1
+        b      0  1
+        """
+        target = self._target(y)
+        return target.scores(self, target.row_scores(self))
+
+    def confusion(self, y: Values) -> "pd.DataFrame":
+        """A frame of numbers of rows by true label and most probable one; column None: rows that are impossible.
+
+        Args:
+            y: the label of each row, as `score` takes it.
+        """
+        import pandas as pd
+
+        codes = self._target(y).codes
+        labels: Any = [*self.classes.tolist(), None]
+        counts = np.zeros((len(labels) - 1, len(labels)), int)
+        np.add.at(counts, (codes, named_classes(self.log_probabilities)), 1)
+        size = len(labels) if counts[:, -1].any() else len(labels) - 1
+        truth, label = (pd.Index(labels[:end], dtype=object, tupleize_cols=False) for end in (-1, size))
+        return pd.DataFrame(counts[:, :size], truth.rename("truth"), label.rename("label"))
+
+    def _target(self, y: Values) -> ClassTarget:
+        if self.log_probabilities.ndim > 2 or not len(self.classes):
+            raise PredictionError(
+                "Scores by labels are those of the classes that one fit predicts: ask predict(batch[0], X, rule=...) "
+                "for that of a batch, and answer.log_marginal where there are no classes."
+            )
+        check_index(self, y, "y")
+        return ClassTarget.of(self.classes, None, y, len(self.log_probabilities), "y")
+
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame: the label, and a column of probabilities for each class. It has the index of X."""
         import pandas as pd
@@ -113,11 +168,6 @@ class ClassPrediction:
         columns = {"label": self.labels}
         columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
         return pd.DataFrame(columns, index=self.index)
-
-
-def named_classes(log_probabilities: Float[np.ndarray, "*sets n K"]) -> Int[np.ndarray, "*sets n"]:
-    """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
-    return np.where(np.isnan(log_probabilities).any(axis=-1), -1, np.argmax(log_probabilities, axis=-1))
 
 
 def with_information(
@@ -277,6 +327,25 @@ class ContinuousPrediction:
         """n draws of y for each row, independent of each other."""
         check_whole("draws: n", n, 1, PredictionError)
         return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
+
+    def score(self, y: ArrayLike) -> dict[str, float | int]:
+        """Scores against the true numbers, by name: those of `compare`.
+
+        `log_score`, the mean of log p(y | x), higher is better; `rmse` of the means and `crps`, in the units of y,
+        lower is better; `coverage_50` and so on, the shares of rows in their central intervals, and `width_50` and so
+        on, the mean widths of these; numbers of rows that are `impossible`, and of others whose y is `ruled_out`.
+
+        Args:
+            y: the number of each row; where X and y are of pandas, they have one index.
+
+        Raises:
+            DataError: missing values; another number of values than of rows, or another index.
+        """
+        if self.mean.ndim > 1:
+            raise PredictionError("These are the answers of several fits: score predict(batch[0], X, rule=...).")
+        check_index(self, y, "y")
+        target = ContinuousTarget.of(y, len(self), of_counts=self.outcomes.spacing > 0, name="y")
+        return target.scores(self, target.row_scores(self))
 
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame: mean, standard deviation, median and the 90% interval of each row. It has the index of X."""

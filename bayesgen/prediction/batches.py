@@ -12,9 +12,10 @@ from bayesgen.predictives import PredictiveDistribution, StackedPredictive
 from bayesgen.runtime import used
 from bayesgen.typing import Data
 
-from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, named_classes, normalize
+from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, normalize
 from .predicting import NO_CLASSES, answer, answer_of_rows
 from .rule import Rule
+from .scores import named_classes
 
 Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
 

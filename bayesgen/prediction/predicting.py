@@ -15,9 +15,10 @@ from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, Optiona
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Data, Int
 
-from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined, named_classes
+from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined
 from .averages import warn_of_few_draws
 from .rule import Rule
+from .scores import named_classes
 
 NO_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -241,7 +242,24 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled and copied: the fields. What was found out about the program is found again."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return fields if self.definition is None else fields | {"function": self.definition}
+
+    def __copy__(self) -> Self:
+        return self.replace()
+
+    def fingerprint(self) -> dict[str, dict[str, str]]:
+        """What tells a program of one's own from others in a file: its sites, and what its function reads, by name.
+
+        Code is compared among programs that one version of Python has compiled.
+        """
+        read = {} if self.definition is None else self.definition.fingerprint
+        parts = {f"Python {sys.version_info.major}.{sys.version_info.minor}": read}
+        if self.awaits_covariates:
+            return parts
+        sites = self.structure
+        named = {**dict(sites.latents), **dict(sites.attributes), **dict(sites.local), **dict(sites.covariates)}
+        return {"sites": {f"the site {name}": str(shape) for name, shape in named.items()}, **parts}
 
     @property
     def _statement(self) -> Hashable:

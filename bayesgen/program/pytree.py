@@ -12,7 +12,7 @@ import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax
 import numpy as np
@@ -95,6 +95,8 @@ class _Reading:
 
     def _pickled(self, value: object) -> Hashable:
         """The pickled state of an object, the class included."""
+        if isinstance(value, Definition):  # in the state of a program
+            return value.content or self._unknown()
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # each type has its own way to say that it cannot be pickled
@@ -112,7 +114,7 @@ class _Reading:
     def _(self, value: Any) -> Hashable:
         if type(value) not in (list, tuple, set, frozenset):
             return self._pickled(value)
-        return self._contents(value)
+        return self._contents(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
 
     @_parts.register
     def _(self, value: dict) -> Hashable:
@@ -339,12 +341,53 @@ class Definition:
             "what is to differ between programs is best an argument of a function that makes them."
         )
 
+    def __deepcopy__(self, memo: object) -> Callable[..., object]:
+        return self.function
+
+    def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
+        """What is pickled: the function, by its code where no module has it (notebooks, local functions).
+
+        Raises:
+            ModelError: a function that reads what cannot be pickled.
+        """
+        import cloudpickle
+
+        function = self.function
+        try:
+            return cloudpickle.loads, (cloudpickle.dumps(function),)
+        except Exception as error:  # each type has its own way to say that it cannot be pickled
+            name = getattr(function, "__qualname__", repr(function))
+            raise ModelError(
+                f"The function {name!r} of the program cannot be pickled ({error}). Define it at the top of a module "
+                "that can be imported, with no open files or locks among what it reads; or keep the fit by "
+                "fit.save(path), and load it by bayesgen.load(path, program=program)."
+            ) from error
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """What the function reads, by name, as digests that are the same in all processes; empty if not known."""
+        if self.content is None:
+            return {}
+        kind, parts = cast(tuple[str, tuple[Any, ...]], self.content)
+        named = parts if kind == "function" else (("its values", parts),)
+        return {name: hashlib.blake2b(_text(part).encode(), digest_size=8).hexdigest() for name, part in named}
+
     def check_stable(self, function: Callable[..., object]) -> None:
         """Check, after a first run of the function, that this has not changed what it reads; else drop the content."""
         if not self._is_stable and self.content is not None and function_fingerprint(function) != self.content:
             _definitions.pop(self.content, None)
             _definitions[id(function)], self.content = self, None
         self._is_stable = True
+
+
+def _text(content: Hashable) -> str:
+    """A fingerprint as text that is the same in all processes."""
+    if isinstance(content, tuple):
+        return repr(tuple(map(_text, content)))
+    if isinstance(content, types.CodeType):
+        return f"{content.co_qualname} {content.co_code!r}"
+    name = getattr(content, "__qualname__", getattr(content, "__name__", None))
+    return repr(content) if name is None else f"{getattr(content, '__module__', '')}.{name}"
 
 
 _definitions: weakref.WeakValueDictionary[Hashable, Definition] = weakref.WeakValueDictionary()

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesgen.describe import WIDTH
-from bayesgen.evaluation import TRUTH, Answer, Comparison, Metric, Scored, Study, signed
+from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
+from bayesgen.prediction import Metric, Scored, signed
 from bayesgen.typing import Float
 
 _STEP_STYLES = {True: "cyan", False: "green"}

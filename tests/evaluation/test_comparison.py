@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
-from bayesgen.evaluation import comparison, scores
+from bayesgen.evaluation import comparison
 from bayesgen.evaluation.comparison import compare
+from bayesgen.prediction import scores
 
 CLASSES = np.array(["no", "yes"])
 TRUTH = np.array(["yes", "no", "yes", "no", "yes", "yes"])

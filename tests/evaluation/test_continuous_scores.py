@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 import bayesgen as bg
-from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
+from bayesgen.evaluation import Answer, Comparison
+from bayesgen.prediction import ContinuousTarget
 from bayesgen.predictives import NormalPredictive
 
 RNG = np.random.default_rng(3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from bayesgen.evaluation import scores
+from bayesgen.prediction import scores
 
 
 @pytest.fixture(params=[2, 3, 7])

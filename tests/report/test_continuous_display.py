@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from bayesgen.evaluation import Answer, Comparison, ContinuousTarget
+from bayesgen.evaluation import Answer, Comparison
+from bayesgen.prediction import ContinuousTarget
 from bayesgen.predictives import NormalPredictive
 from bayesgen.report import coverage_figure, save, show
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bayesgen.evaluation import Answer, ClassTarget, Comparison
+from bayesgen.evaluation import Answer, Comparison
 from bayesgen.evaluation.answers import Cost
+from bayesgen.prediction import ClassTarget
 from bayesgen.report import show
 
 CLASSES, SHARES = np.array(["versicolor", "virginica"]), np.array([0.25, 0.75])

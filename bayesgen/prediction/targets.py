@@ -5,13 +5,12 @@ import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from bayesgen.data import Schema, as_array, labelled, response_values
 from bayesgen.errors import DataError
-from bayesgen.prediction import ClassPrediction, ContinuousPrediction, DensityPrediction, named_classes
 from bayesgen.records import by_content
 from bayesgen.runtime import PRACTICALLY_EQUAL
 from bayesgen.typing import Float, Int, Shaped, Values
@@ -21,8 +20,12 @@ from .scores import (
     brier_score,
     expected_calibration_error,
     impossible_rows,
+    named_classes,
     row_log_scores,
 )
+
+if TYPE_CHECKING:
+    from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 MOST_SHOWN = 10  # rows of disagreement
@@ -218,7 +221,7 @@ LEGEND_OF_CLASSES = (
 
 
 @by_content
-class DensityTarget(Target[ClassPrediction | DensityPrediction]):
+class DensityTarget(Target["ClassPrediction | DensityPrediction"]):
     """Rows without predictions: answers are scored by their densities of the rows."""
 
     metrics = tuple(metric if metric is LOG_SCORE else replace(metric, score=None) for metric in OF_CLASSES)
@@ -226,12 +229,12 @@ class DensityTarget(Target[ClassPrediction | DensityPrediction]):
     headline = ("log_score",)
     legend = LEGEND_OF_CLASSES
 
-    def row_scores(self, prediction: ClassPrediction | DensityPrediction) -> RowScores:
+    def row_scores(self, prediction: "ClassPrediction | DensityPrediction") -> RowScores:
         """log p(row), -inf where it is impossible."""
         return {"log_score": prediction.log_marginal, "impossible": np.isneginf(prediction.log_marginal)}
 
     def columns(
-        self, prediction: ClassPrediction | DensityPrediction, row_scores: RowScores, places: Places
+        self, prediction: "ClassPrediction | DensityPrediction", row_scores: RowScores, places: Places
     ) -> tuple[Columns, Columns]:
         return {"log_density": row_scores["log_score"][places]}, {}
 
@@ -260,7 +263,7 @@ COVERAGES, WIDTHS = zip(*map(_interval_metrics, LEVELS), strict=True)
 
 
 @by_content
-class ContinuousTarget(Target[ContinuousPrediction]):
+class ContinuousTarget(Target["ContinuousPrediction"]):
     """Test rows with a response that is a number or a count.
 
     A row that is impossible for the model has a density of NaN. A model must not gain by refusing to answer, so such a
@@ -292,27 +295,28 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     gap = "  "
 
     @classmethod
-    def of(cls, y_test: Values, num_rows: int, *, of_counts: bool = False) -> "ContinuousTarget":
-        """The response of each test row.
+    def of(cls, y_test: Values, num_rows: int, *, of_counts: bool = False, name: str = "y_test") -> "ContinuousTarget":
+        """The response of each test row; `name` is what messages call it.
 
         Raises:
             DataError: a value that is missing, not a finite number, or not whole where counts are predicted; another
                 number of responses than of rows.
         """
-        values = response_values(as_array(y_test, "y_test"), "y_test")
+        values = response_values(as_array(y_test, name), name)
         if values.shape != (num_rows,):
-            raise DataError(f"X_test has {num_rows} rows, and y_test the shape {values.shape}. Give one number a row.")
+            rows = name.replace("y", "X")
+            raise DataError(f"{rows} has {num_rows} rows, and {name} the shape {values.shape}. Give one number a row.")
         missing = np.isnan(values)
         if missing.any():
             raise DataError(
-                f"y_test has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
+                f"{name} has {missing.sum()} missing values (first at row {int(np.argmax(missing))}). Drop these rows: "
                 "predictions are scored against known values."
             )
         broken = (values != np.floor(values)) & of_counts
         if broken.any():
             row = int(np.argmax(broken))
             raise DataError(
-                f"y_test has {broken.sum()} values that are no whole numbers (the first is {values[row]:g} at row "
+                f"{name} has {broken.sum()} values that are no whole numbers (the first is {values[row]:g} at row "
                 f"{row}), and counts are predicted. Correct them."
             )
         return cls(values)
@@ -324,7 +328,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
     def at(self, places: Places) -> "ContinuousTarget":
         return replace(self, values=self.values[places])
 
-    def row_scores(self, prediction: ContinuousPrediction) -> RowScores:
+    def row_scores(self, prediction: "ContinuousPrediction") -> RowScores:
         """Scores of each row by name.
 
         `log_score`, log p(y | x), higher is better; `squared_error` of the mean and `crps`, the continuous ranked
@@ -349,7 +353,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         return {"truth": self.values[places]}
 
     def columns(
-        self, prediction: ContinuousPrediction, row_scores: RowScores, places: Places
+        self, prediction: "ContinuousPrediction", row_scores: RowScores, places: Places
     ) -> tuple[Columns, Columns]:
         short = {"mean": prediction.mean[places], "std": prediction.std[places]}
         names = [name for name in row_scores if name not in ("squared_error", "impossible")]
@@ -384,7 +388,7 @@ class ContinuousTarget(Target[ContinuousPrediction]):
         return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
     def arrays(
-        self, prediction: ContinuousPrediction, row_scores: RowScores
+        self, prediction: "ContinuousPrediction", row_scores: RowScores
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Mean, standard deviation, CRPS, probability integral transform, and ends of intervals by probability."""
         ends = {
@@ -411,7 +415,7 @@ def _furthest_apart(given: Sequence[Scored]) -> Int[np.ndarray, " m"]:
 
 
 @by_content
-class ClassTarget(Target[ClassPrediction]):
+class ClassTarget(Target["ClassPrediction"]):
     """Test rows with a class.
 
     Attributes:
@@ -430,16 +434,19 @@ class ClassTarget(Target[ClassPrediction]):
     note = "{place} each class: the probability that the answer gives it. Red: not the true class."
 
     @classmethod
-    def of(cls, labels: np.ndarray, y: Values | None, y_test: Values, num_rows: int) -> "ClassTarget":
-        """The class of each test row, and the shares of the classes among the training rows that have a label.
+    def of(
+        cls, labels: np.ndarray, y: Values | None, y_test: Values, num_rows: int, name: str = "y_test"
+    ) -> "ClassTarget":
+        """The class of each test row, and the shares of the classes among the training rows with a label, if any.
 
         Raises:
             DataError: a label outside of the classes; another number of labels than of rows.
         """
         schema = Schema(classes=labels.tolist())
-        truth, codes = schema.encode_labels(y_test, "y_test"), schema.label_codes(y)
+        truth, codes = schema.encode_labels(y_test, name), np.zeros(0, int) if y is None else schema.label_codes(y)
         if len(truth) != num_rows:
-            raise DataError(f"X_test has {num_rows} rows and y_test {len(truth)} labels. Give one label a row.")
+            rows = name.replace("y", "X")
+            raise DataError(f"{rows} has {num_rows} rows and {name} {len(truth)} labels. Give one label a row.")
         assert codes is not None
         counts = np.bincount(codes[codes >= 0], minlength=len(labels))
         return cls(labels, truth, counts / max(1, counts.sum()))
@@ -455,9 +462,9 @@ class ClassTarget(Target[ClassPrediction]):
     def at(self, places: Places) -> "ClassTarget":
         return replace(self, codes=self.codes[places])
 
-    def scores_at(self, prediction: ClassPrediction, places: Places) -> dict[str, float | int]:
+    def scores_at(self, prediction: "ClassPrediction", places: Places) -> dict[str, float | int]:
         log_probabilities, log_marginal = prediction.log_probabilities[places], prediction.log_marginal[places]
-        some = ClassPrediction(log_probabilities, prediction.classes, log_marginal)
+        some = type(prediction)(log_probabilities, prediction.classes, log_marginal)
         target = self.at(places)
         return target.scores(some, target.row_scores(some))
 
@@ -472,7 +479,7 @@ class ClassTarget(Target[ClassPrediction]):
         """The log score of the shares of the classes, which ignore all columns."""
         return float(self.log_shares[self.codes].mean())
 
-    def row_scores(self, prediction: ClassPrediction) -> RowScores:
+    def row_scores(self, prediction: "ClassPrediction") -> RowScores:
         """log p(true class | row)."""
         table = prediction.log_probabilities
         return {"log_score": row_log_scores(table, self.codes), "impossible": impossible_rows(table)}
@@ -480,7 +487,7 @@ class ClassTarget(Target[ClassPrediction]):
     def truth_columns(self, places: Places) -> Columns:
         return {"truth": labelled(self.codes[places], self.labels)}
 
-    def columns(self, prediction: ClassPrediction, row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
+    def columns(self, prediction: "ClassPrediction", row_scores: RowScores, places: Places) -> tuple[Columns, Columns]:
         """The most probable class, None where the row is impossible; the probabilities of all classes."""
         table = prediction.log_probabilities[places]
         probabilities = np.exp(table)
@@ -540,6 +547,6 @@ class ClassTarget(Target[ClassPrediction]):
         return {"class": self.labels}
 
     def arrays(
-        self, prediction: ClassPrediction, row_scores: RowScores
+        self, prediction: "ClassPrediction", row_scores: RowScores
     ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         return {"log_probability": (("class",), prediction.log_probabilities)}

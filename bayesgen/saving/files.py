@@ -1,0 +1,169 @@
+"""Files of fits: netCDF or Zarr, written whole or not at all, and read without executing anything."""
+
+import functools
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import bayesgen
+from bayesgen.errors import DataError
+
+if TYPE_CHECKING:
+    from xarray import Dataset, DataTree
+
+FORMAT = 1
+
+
+def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> None:
+    """Write a fit to a file: see `Fit.save`.
+
+    Args:
+        fit: the fit.
+        path: of the file. It is replaced when the new one is complete.
+        shown: groups for other programs, such as ArviZ; arrays of the fit that stand there are not stored twice.
+
+    Raises:
+        ModelError: a fit that holds what a file cannot, naming it.
+    """
+    from xarray import Dataset, DataTree
+
+    from .codec import Encoder
+
+    place = Path(path)
+    groups = {str(group.name): _writable(group) for group in (() if shown is None else shown.leaves)}
+    stored = {f"{group}/{name}": each.values for group, data in groups.items() for name, each in data.items()}
+    encoder = Encoder(stored)
+    encoder.part(fit, "fit")
+    structure = json.dumps(encoder.nodes, allow_nan=False).encode()
+    stored |= encoder.variables
+    about = {
+        "bayesgen_format": FORMAT,
+        "bayesgen_version": bayesgen.__version__,
+        "bayesgen_digest": _digest(structure, (stored[name] for name in _names(encoder.nodes))),
+    }
+    arrays = {"structure": np.frombuffer(structure, np.uint8)}
+    arrays |= {name.removeprefix("bayesgen/"): array for name, array in encoder.variables.items()}
+    own = {name: ([f"{name}_{axis}" for axis in range(array.ndim)], array) for name, array in arrays.items()}
+    tree = DataTree.from_dict({"/": Dataset(attrs=about), **groups, "bayesgen": Dataset(own)})
+    with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as folder:
+        whole = os.path.join(folder, "new")
+        _write(tree, whole, is_zarr=place.suffix == ".zarr")
+        if place.is_dir():  # which cannot be replaced in one step
+            os.replace(place, os.path.join(folder, "old"))
+        os.replace(whole, place)
+
+
+def _writable(group: "DataTree") -> "Dataset":
+    """A group as netCDF takes it: no truth values among its attributes, no objects among its coordinates."""
+    data = group.to_dataset()
+    texts = {name: values.astype(str) for name, values in data.coords.items() if values.dtype.hasobject}
+    attributes = {name: str(value) if isinstance(value, bool) else value for name, value in data.attrs.items()}
+    return data.assign_coords(texts).assign_attrs(attributes)
+
+
+def _write(tree: "DataTree", path: str, *, is_zarr: bool) -> None:
+    if not is_zarr:
+        return tree.to_netcdf(path, engine="h5netcdf")
+    try:
+        import zarr  # noqa: F401
+    except ImportError:
+        raise DataError("A path that ends in .zarr needs zarr: pip install zarr, or save to a .nc file.") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of zarr, that text is not yet in its standard
+        tree.to_zarr(path, zarr_format=3, consolidated=False)
+
+
+def _names(nodes: list[Any]) -> Iterable[str]:
+    """The variables that nodes name, in their order."""
+    return (parts[3]["variable"] for kind, parts in nodes if kind == "array" and "variable" in parts[3])
+
+
+def _digest(structure: bytes, arrays: Iterable[np.ndarray]) -> str:
+    content = hashlib.sha256(structure)
+    for array in arrays:
+        content.update(array.tobytes())
+    return content.hexdigest()
+
+
+def load(path: str | os.PathLike, program: Any = None) -> Any:
+    """The fit in a file that `fit.save(path)` wrote.
+
+    Its predictions are those of the saved fit, bit by bit; `update` and all else works as before. Nothing in a file is
+    executed, so that one may load what one does not trust.
+
+    Args:
+        path: of the file.
+        program: the `GenerativeProgram`, or list of them, of a fit of a program of one's own, whose function a file
+            does not hold. It has to be the program that was fitted: its code, what this reads, and its sites are
+            compared.
+
+    Raises:
+        DataError: no such file; one that is truncated, altered or not of a fit, or written by a later version in
+            another format; a program that is not given, or another one, naming the sites or values that differ.
+
+    >>> import os, tempfile
+    >>> import bayesgen as bg
+    >>> fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0], [9.0]], ["a", "a", "b", "b"], method=bg.Exact())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit.save(os.path.join(folder, "fit.nc"))
+    ...     again = bg.load(os.path.join(folder, "fit.nc"))
+    >>> again == fit, bg.predict(again, [[3.0]], rule=bg.BMA()).labels.tolist()
+    (True, ['a'])
+    """
+    given: Any = program if isinstance(program, list | tuple) else [] if program is None else [program]
+    try:
+        return _loaded(Path(path), [getattr(each, "function", each) for each in given])
+    except Exception as error:  # whatever a broken file leads to
+        raise DataError(f"{os.fspath(path)!r} cannot be loaded: {error or type(error).__name__}") from error
+
+
+def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
+    from .codec import decoded
+
+    read, about = _reader(path)
+    if "bayesgen_digest" not in about:
+        raise DataError("it is not the file of a fit, which fit.save(path) writes.")
+    if about["bayesgen_format"] > FORMAT:
+        raise DataError(
+            f"bayesgen {about['bayesgen_version']} wrote it in format {about['bayesgen_format']}, and bayesgen "
+            f"{bayesgen.__version__} reads formats up to {FORMAT}: install a later version."
+        )
+    structure = read("bayesgen/structure").tobytes()
+    nodes = json.loads(structure)
+    if _digest(structure, map(read, _names(nodes))) != about["bayesgen_digest"]:
+        raise DataError("it was altered or damaged after it was saved: its content does not have its digest.")
+    fit = decoded(nodes, read, functions)
+    if not hasattr(fit, "save"):
+        raise DataError(f"it holds a {type(fit).__name__}, and no fit.")
+    return fit
+
+
+def _reader(path: Path) -> tuple[Callable[[str], np.ndarray], dict[str, Any]]:
+    """A function of the name of a variable that reads it; the attributes of the file."""
+    from xarray import Dataset, open_dataset
+
+    if not path.exists():
+        raise DataError("there is no such file.")
+    # format 3 of Zarr has no codecs that execute anything
+    options: dict[str, Any] = {"zarr_format": 3, "consolidated": False} if path.is_dir() else {}
+    options["engine"] = "zarr" if path.is_dir() else "h5netcdf"
+
+    @functools.cache
+    def group(name: str) -> Dataset:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files that others wrote
+            with open_dataset(path, group=name, decode_cf=False, **options) as opened:
+                return opened.load()
+
+    def read(name: str) -> np.ndarray:
+        of_group, _, short = name.partition("/")
+        return group(of_group)[short].values
+
+    return read, dict(group("/").attrs)

@@ -1,0 +1,174 @@
+"""Files that are broken, altered, or of a later version are refused; a save is whole or not at all."""
+
+import json
+import os
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import xarray
+
+import bayesgen as bg
+from bayesgen.saving import files
+
+X, Y = np.vander(np.arange(1.0, 8.0), 4)[:, :3], list("aabbbab")
+ROWS = np.full((3, 3), 2.0)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return bg.fit(bg.GaussianDiscriminant(), X, Y, method=bg.Exact())
+
+
+@pytest.fixture
+def path(fit, tmp_path):
+    fit.save(tmp_path / "fit.nc")
+    return tmp_path / "fit.nc"
+
+
+def refused(path, said):
+    with pytest.raises(bg.DataError, match=f"{path.name}' cannot be loaded: {said}"):
+        bg.load(path)
+
+
+def test_paths_are_texts_too(fit, tmp_path):
+    fit.save(str(tmp_path / "fit"))
+    assert bg.load(str(tmp_path / "fit")) == fit
+
+
+def test_what_is_no_file_of_a_fit(tmp_path, path):
+    refused(tmp_path / "none.nc", "there is no such file")
+    (tmp_path / "text.nc").write_text("no fit")
+    refused(tmp_path / "text.nc", ".")
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path / "folder", ".")
+    xarray.Dataset({"a": [1.0]}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    refused(tmp_path / "other.nc", "it is not the file of a fit")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_truncated_files(path, share):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    refused(path, ".")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of HDF5, closing what is broken
+def test_no_altered_bit_goes_unnoticed(fit, path):
+    """Where a bit belongs to nothing that is read, the fit is what it was."""
+    content, rng = path.read_bytes(), np.random.default_rng(1)
+    for place in rng.integers(0, len(content), 40).tolist():
+        altered = bytearray(content)
+        altered[place] ^= 1 << rng.integers(8)
+        path.write_bytes(bytes(altered))
+        try:
+            again = bg.load(path)
+        except bg.DataError as error:
+            assert "fit.nc' cannot be loaded: " in str(error)
+        else:
+            assert again == fit
+
+
+def altered(path, change, digest=True):
+    """Changes the nodes in a file, and its digest."""
+    with h5py.File(path, "r+") as file:
+        group = file["bayesgen"]
+        nodes = json.loads(group["structure"][:].tobytes())
+        change(nodes, file.attrs)
+        structure = json.dumps(nodes).encode()
+        del group["structure"]
+        group["structure"] = np.frombuffer(structure, np.uint8)
+        if digest:
+            file.attrs["bayesgen_digest"] = files._digest(
+                structure, (group[n.split("/")[1]][...] for n in files._names(nodes))
+            )
+
+
+def test_altered_content_and_later_formats(path):
+    altered(path, lambda nodes, about: nodes.pop(), digest=False)
+    refused(path, "it was altered or damaged")
+    altered(path, lambda nodes, about: about.modify("bayesgen_format", 2))
+    refused(path, "bayesgen 0.1.0 wrote it in format 2, and bayesgen .* formats up to 1: install a later version")
+
+
+def naming(kind, parts):
+    def change(nodes, about):
+        nodes[-1:] = [["list", ["echo"]], [kind, parts(len(nodes) - 1)]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        naming("builtins:eval", lambda place: {"a": "1"}),
+        naming("posix:system", lambda place: {}),
+        naming("bayesgen.cli:main", lambda place: {}),
+        naming("bayesgen.data:np.load", lambda place: {}),
+        naming("sklearn.preprocessing:FunctionTransformer.fit", lambda place: {}),
+        naming("function", lambda place: ["bayesgen.data:load_dataset"]),
+        naming("function", lambda place: ["os:system"]),
+        naming("ufunc", lambda place: ["load"]),
+        naming("type", lambda place: ["O"]),
+        naming("array", lambda place: ["O", [1], False, {"hex": "00" * 8}]),
+        naming("bayesgen.fitting:Fit", lambda place: {"model": 1}),
+        naming("bayesgen.posteriors:Posterior", lambda place: {}),
+        naming("tuple", lambda place: [[place + 5]]),
+        naming("dict", lambda place: [1]),
+        naming("tuple", lambda place: 3),
+        lambda nodes, about: nodes.append(["unknown", []]),
+        lambda nodes, about: nodes.clear(),
+    ],
+)
+def test_what_a_file_says_is_neither_imported_nor_called(path, change, monkeypatch):
+    monkeypatch.setattr(os, "system", lambda command: pytest.fail("called"))
+    altered(path, change)
+    refused(path, ".")
+
+
+def test_only_fits_are_loaded(path):
+    altered(path, lambda nodes, about: nodes.append(["list", [1]]))
+    refused(path, "it holds a list, and no fit")
+
+
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_a_save_that_fails_leaves_the_file_as_it_was(fit, tmp_path, suffix, monkeypatch):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    place = tmp_path / f"fit.{suffix}"
+    fit.save(place)
+    more = fit.update(X, Y)
+
+    def failing(tree, path, **options):
+        writing(tree, path, **options)
+        if place.is_dir():
+            shutil.rmtree(os.path.join(path, "bayesgen"))
+        raise KeyboardInterrupt
+
+    writing = files._write
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_write", failing)
+        with pytest.raises(KeyboardInterrupt):
+            more.save(place)
+    assert bg.load(place) == fit and os.listdir(tmp_path) == [place.name]
+    more.save(place)
+    assert bg.load(place) == more != fit and os.listdir(tmp_path) == [place.name]
+
+
+def test_zarr(fit, tmp_path):
+    pytest.importorskip("zarr")
+    point = bg.fit(bg.GaussianDiscriminant("diag"), X, Y, method=bg.MLE())
+    point.save(tmp_path / "fit.zarr")
+    again = bg.load(tmp_path / "fit.zarr")
+    assert again == point and xarray.open_datatree(tmp_path / "fit.zarr", engine="zarr", consolidated=False).children
+    (array,) = (tmp_path / "fit.zarr" / "bayesgen" / "structure" / "c").iterdir()
+    array.write_bytes(array.read_bytes()[:-7])
+    refused(tmp_path / "fit.zarr", ".")
+
+
+def test_zarr_has_to_be_installed(fit, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "zarr", None)
+    with pytest.raises(bg.DataError, match=r"ends in \.zarr needs zarr: pip install zarr, or save to a \.nc file"):
+        fit.save(tmp_path / "fit.zarr")
+    assert os.listdir(tmp_path) == []
