@@ -1,0 +1,371 @@
+"""Models as estimators of scikit-learn, for its pipelines, searches and cross-validation.
+
+Text and categorical columns come in data frames; arrays hold numbers. `estimator.fit_` is the `Fit` behind one.
+"""
+
+import abc
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, DensityMixin, RegressorMixin
+from sklearn.utils import Tags, check_random_state, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bayesgen.data import Schema
+from bayesgen.errors import ModelError
+from bayesgen.families import Family
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit
+from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, Mixture, NaiveBayes
+from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, Rule, predict
+from bayesgen.program import Recipe
+from bayesgen.typing import Data, Float, Int, Shaped, Values
+
+__all__ = [
+    "BayesGenClassifier",
+    "BayesGenRegressor",
+    "GaussianDiscriminantClassifier",
+    "MixtureModel",
+    "NaiveBayesClassifier",
+]
+
+METHODS: dict[str, type[Method]] = {"mle": MLE, "map": MAP, "exact": Exact, "nuts": NUTS}
+RULES: dict[str, type[Rule]] = {"plugin": PlugIn, "bma": BMA}
+
+
+def _made(name: str, value: Any, kind: type, known: dict[str, type]) -> Any:
+    """A method or rule that is given as such, or by its name."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str) or value not in known:
+        raise ModelError(f"{name} must be one of {[*known]}, or such an object of bayesgen; got {value!r}.")
+    return known[value]()
+
+
+def _keeps_statistics(estimator: "_Estimator") -> bool:
+    """Whether fits by the method of an estimator can be updated; others have no `partial_fit`."""
+    method = estimator.method
+    known = METHODS.get(method, Method) if isinstance(method, str) else method
+    return bool(getattr(known, "keeps_statistics", True))
+
+
+class _Estimator(BaseEstimator, abc.ABC):
+    """An estimator whose fits are those of a model, by a method, and whose predictions are those of a rule."""
+
+    method: Any
+    rule: Any
+    random_state: Any
+
+    @abc.abstractmethod
+    def _model(self) -> Recipe:
+        """The model of the parameters."""
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _fit(self, X: Data, y: Values | None, sample_weight: Values | None, schema: Schema | None) -> None:
+        """Train on checked rows."""
+        method = _made("method", self.method, Method, METHODS)
+        _made("rule", self.rule, Rule, RULES)
+        weights = self._weights(X, sample_weight)
+        self.fit_ = fit(
+            self._model(), X, y, method=method, schema=schema, sample_weight=weights, seed=self._seed(), progress=False
+        )
+
+    def _partial_fit(self, X: Data, y: Values, sample_weight: Values | None, schema: Schema | None) -> None:
+        """Train on more checked rows."""
+        if not hasattr(self, "fit_"):
+            return self._fit(X, y, sample_weight, schema)
+        weights = self._weights(X, sample_weight)
+        self.fit_ = self.fit_.update(X, y, sample_weight=weights, seed=self._seed(), progress=False)
+        return None
+
+    @staticmethod
+    def _weights(X: Data, sample_weight: Values | None) -> Float[np.ndarray, " n"] | None:
+        return None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+
+    def _checked(self, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+        """Rows, and y where it is given, with the errors of scikit-learn; frames with named columns stay frames."""
+        if hasattr(X, "columns"):
+            checked = validate_data(self, X, y, reset=reset, skip_check_array=True)
+            if hasattr(self, "feature_names_in_"):
+                return checked
+        rows = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse=("csr", "csc") if self.__sklearn_tags__().input_tags.sparse else False,
+            ensure_all_finite="allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True,
+            **options,
+        )
+        if not reset and hasattr(self, "feature_names_in_"):
+            return pd.DataFrame(rows, columns=self.feature_names_in_)
+        return rows
+
+    def _answer(self, X: Any) -> Any:
+        """The prediction of rows."""
+        check_is_fitted(self)
+        return predict(self.fit_, self._checked(X, reset=False), rule=_made("rule", self.rule, Rule, RULES))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class _Classifier(ClassifierMixin, _Estimator):
+    """A classifier by a model with classes."""
+
+    def fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
+        """Train on rows (n, D) and their classes (n,), with nonnegative frequency weights."""
+        rows, labels = self._rows_with_labels(X, y, reset=True)
+        self.classes_ = np.unique(labels)
+        self._fit(rows, labels, sample_weight, Schema(classes=tuple(self.classes_.tolist())))
+        return self
+
+    @available_if(_keeps_statistics)
+    def partial_fit(
+        self, X: Data, y: Values, classes: Values | None = None, sample_weight: Values | None = None
+    ) -> Self:
+        """Train on more rows; the first call names all classes. Default priors are those of the first rows."""
+        is_first = not hasattr(self, "fit_")
+        rows, labels = self._rows_with_labels(X, y, reset=is_first)
+        if is_first:
+            if classes is None:
+                raise ModelError("classes must be passed on the first call to partial_fit.")
+            self.classes_ = np.unique(np.asarray(classes))
+        self._partial_fit(rows, labels, sample_weight, Schema(classes=tuple(self.classes_.tolist())))
+        return self
+
+    def _rows_with_labels(self, X: Data, y: Values, reset: bool) -> tuple[Any, Shaped[np.ndarray, " n"]]:
+        rows, labels = self._checked(X, y, reset=reset)
+        labels = column_or_1d(labels, warn=True)
+        check_classification_targets(labels)
+        return rows, labels
+
+    def predict(self, X: Data) -> Shaped[np.ndarray, " n"]:
+        """The most probable class of each row; None where every class is impossible."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.labels
+
+    def predict_proba(self, X: Data) -> Float[np.ndarray, "n K"]:
+        """Probabilities of the classes, in the order of `classes_`."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.probabilities
+
+    def predict_log_proba(self, X: Data) -> Float[np.ndarray, "n K"]:
+        """Log probabilities of the classes."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.log_probabilities
+
+    def score_samples(self, X: Data) -> Float[np.ndarray, " n"]:
+        """Log densities of rows, log p(x)."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.log_marginal
+
+
+class BayesGenClassifier(_Classifier):
+    """A classifier by any model or program with classes.
+
+    Args:
+        model: the model; None for `NaiveBayes()`.
+        method: "mle", "map", "exact" or "nuts", or a method such as `NUTS(num_samples=500)`.
+        rule: "plugin" or "bma", or a rule such as `PlugIn(at="mode")`.
+        random_state: of samplers and searches: an integer, a `numpy.random.RandomState`, or None.
+
+    Attributes:
+        fit_: the `Fit` behind the estimator.
+        classes_: the classes, sorted.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cross_val_score(BayesGenClassifier(), X, y).mean().round(2).tolist()
+    0.94
+    """
+
+    def __init__(
+        self, model: Recipe | None = None, *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+
+    def _model(self) -> Recipe:
+        return NaiveBayes() if self.model is None else self.model
+
+
+class NaiveBayesClassifier(_Classifier):
+    """A classifier by `NaiveBayes`; see `BayesGenClassifier`.
+
+    Args:
+        families: as `NaiveBayes` takes them.
+        structure: "full", or "average" over all subsets of columns that depend on the class.
+        method, rule, random_state: as `BayesGenClassifier` takes them.
+    """
+
+    def __init__(
+        self,
+        families: Family | dict[str, Family] | None = None,
+        structure: str = "full",
+        *,
+        method: Any = "map",
+        rule: Any = "plugin",
+        random_state: Any = 0,
+    ) -> None:
+        self.families = families
+        self.structure = structure
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+
+    def _model(self) -> Recipe:
+        return NaiveBayes(self.families, structure=self.structure)
+
+
+class GaussianDiscriminantClassifier(_Classifier):
+    """A classifier by `GaussianDiscriminant`; see `BayesGenClassifier`.
+
+    Args:
+        covariance: "full", "tied", "diag", "spherical", "tied-diag" or "tied-spherical".
+        method, rule, random_state: as `BayesGenClassifier` takes them.
+    """
+
+    def __init__(
+        self, covariance: str = "full", *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+    ) -> None:
+        self.covariance = covariance
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+
+    def _model(self) -> Recipe:
+        return GaussianDiscriminant(self.covariance)
+
+
+class BayesGenRegressor(RegressorMixin, _Estimator):
+    """A regressor by any model or program with a continuous label, or a count.
+
+    Args:
+        model: the model; None for `JointGaussianRegression()`, which takes rows with missing cells.
+        method, rule, random_state: as `BayesGenClassifier` takes them.
+
+    Attributes:
+        fit_: the `Fit` behind the estimator.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> means, deviations = BayesGenRegressor().fit(X, y).predict(X[:2], return_std=True)
+    >>> means.round().tolist(), deviations.round().tolist()
+    ([205.0, 69.0], [52.0, 52.0])
+    """
+
+    def __init__(
+        self, model: Recipe | None = None, *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+
+    def _model(self) -> Recipe:
+        return JointGaussianRegression() if self.model is None else self.model
+
+    def fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
+        """Train on rows (n, D) and their numbers (n,), with nonnegative frequency weights."""
+        self._fit(*self._rows_with_numbers(X, y, reset=True), sample_weight, None)
+        return self
+
+    @available_if(_keeps_statistics)
+    def partial_fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
+        """Train on more rows. Default priors are those of the first rows."""
+        reset = not hasattr(self, "fit_")
+        self._partial_fit(*self._rows_with_numbers(X, y, reset=reset), sample_weight, None)
+        return self
+
+    def _rows_with_numbers(self, X: Data, y: Values, reset: bool) -> tuple[Any, Shaped[np.ndarray, " n"]]:
+        rows, numbers = self._checked(X, y, reset=reset, y_numeric=True)
+        return rows, column_or_1d(numbers, warn=True)
+
+    def predict(self, X: Data, return_std: bool = False) -> Any:
+        """Means of p(y | x), and its standard deviations where asked for."""
+        answer: ContinuousPrediction = self._answer(X)
+        return (answer.mean, answer.std) if return_std else answer.mean
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = not isinstance(self.model, LinearRegression)  # for which x is given
+        return tags
+
+
+class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
+    """Clusters and densities by a mixture of any model with classes.
+
+    Args:
+        model: the model of which the components are classes; None for `GaussianDiscriminant()`.
+        num_components: number of components.
+        method, rule, random_state: as `BayesGenClassifier` takes them; mixtures have no "exact".
+
+    Attributes:
+        fit_: the `Fit` behind the estimator.
+        order_: the components of `fit_` from the most to the least probable, by which they are numbered here.
+        labels_: the most probable component of each training row.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    >>> X = [[0.9], [1.0], [1.1], [1.2], [7.0], [7.1], [7.3], [7.4]]
+    >>> labels = MixtureModel(num_components=2).fit_predict(X)
+    >>> sorted([labels[:4].tolist(), labels[4:].tolist()])
+    [[0, 0, 0, 0], [1, 1, 1, 1]]
+    """
+
+    def __init__(
+        self,
+        model: Recipe | None = None,
+        num_components: int = 2,
+        *,
+        method: Any = "map",
+        rule: Any = "plugin",
+        random_state: Any = 0,
+    ) -> None:
+        self.model = model
+        self.num_components = num_components
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+
+    def _model(self) -> Recipe:
+        return Mixture(GaussianDiscriminant() if self.model is None else self.model, self.num_components)
+
+    def fit(self, X: Data, y: None = None, sample_weight: Values | None = None) -> Self:
+        """Train on rows (n, D), with nonnegative frequency weights; y is ignored."""
+        self._fit(self._checked(X, reset=True), None, sample_weight, None)
+        if not self.fit_.posterior.is_identified:
+            self.fit_ = self.fit_.relabel()
+        weights = self.fit_.parameters["class_probs"]
+        self.order_ = np.argsort(-weights.reshape(-1, weights.shape[-1]).mean(axis=0), kind="stable")
+        self.labels_ = self.predict(X)
+        return self
+
+    def predict(self, X: Data) -> Int[np.ndarray, " n"]:
+        """The most probable component of each row."""
+        return np.argmax(self.predict_proba(X), axis=1)
+
+    def predict_proba(self, X: Data) -> Float[np.ndarray, "n K"]:
+        """Responsibilities: probabilities of the components."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.probabilities[:, self.order_]
+
+    def score_samples(self, X: Data) -> Float[np.ndarray, " n"]:
+        """Log densities of rows, log p(x)."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.log_marginal
+
+    def score(self, X: Data, y: None = None) -> float:
+        """The mean log density of rows."""
+        return float(self.score_samples(X).mean())
