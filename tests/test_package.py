@@ -41,7 +41,8 @@ GROUND = {
     "bayesgen",
     *(f"bayesgen.{name}" for name in ("describe", "errors", "labels", "log_density", "records", "typing")),
 }  # for every room
-MOST_FILES = 8  # beside the rooms
+SKINS = ["sklearn"]  # files above all rooms
+MOST_FILES = 8  # beside the rooms, and under them
 
 
 def python(code):
@@ -178,16 +179,17 @@ def room_of(module):
 
 def test_rooms_are_those_of_the_house_and_few_files_stand_beside_them():
     assert {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
-    assert len([path for path in ROOT.iterdir() if path.is_file()]) <= MOST_FILES
+    assert len([path for path in ROOT.iterdir() if path.is_file() and path.stem not in SKINS]) <= MOST_FILES
 
 
 def test_imports_run_downward():
+    order = ROOMS + SKINS
     upward = [
         f"{module} -> {other}"
         for module in MODULES
         if module not in GROUND
         for other in imports_of(module) - GROUND
-        if ROOMS.index(room_of(other)) > ROOMS.index(room_of(module))
+        if order.index(room_of(other)) > order.index(room_of(module))
     ]
     assert upward == []
     assert {other for module in GROUND for other in imports_of(module)} <= GROUND
