@@ -313,7 +313,8 @@ def fit_of_draws(
     num_chains, num_draws = next(iter(latents.values())).shape[:2]
     stats = {"diverging": np.zeros((num_chains, num_draws), bool), **stats}
     draws = Draws(problem.program, latents, values, stats)
-    fit = problem.result(method, draws, attributes)
+    seed = problem.seed if isinstance(problem.seed, int) else repr(problem.seed)
+    fit = problem.result(method, draws, {**attributes, "seed": seed})
     unlabelled = problem.data.statistics.unlabelled
     if unlabelled is not None and not problem.has_labels:
         draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)

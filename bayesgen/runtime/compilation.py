@@ -270,6 +270,20 @@ def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str,
     return np.moveaxis(found, range(len(batch_shape), found.ndim), numbers.offset_dims)
 
 
+def _cholesky(matrices: np.ndarray) -> np.ndarray | None:
+    """The factors of matrices with positive eigenvalues, of which the lower triangle is read; None of others."""
+    return np.linalg.cholesky(matrices) if (np.linalg.eigvalsh(matrices) > 0).all() else None
+
+
+def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
+    """The solutions of triangular systems; None of singular ones, and of unusual forms."""
+    is_usual = parameters["left_side"] and not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
+    if not is_usual or not np.diagonal(matrices, axis1=-2, axis2=-1).all():
+        return None
+    triangle = np.tril(matrices) if parameters["lower"] else np.triu(matrices)
+    return np.linalg.solve(np.swapaxes(triangle, -1, -2) if parameters["transpose_a"] else triangle, right)
+
+
 def _filling(dtype: np.dtype, stated: float | None) -> float:
     """The value of a gather outside of its array: as stated or, as in JAX, NaN or an extreme integer."""
     if stated is not None or dtype.kind in "fc":
@@ -294,6 +308,7 @@ _RULES: Mapping[str, Rule] = {
     "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
     "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
     "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
+    "cholesky": lambda values, p: _cholesky(values[0]),
     "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
     "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
     "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
@@ -319,6 +334,7 @@ _RULES: Mapping[str, Rule] = {
     ],
     "sort": lambda values, p: np.sort(values[0], p["dimension"]) if len(values) == 1 else None,
     "squeeze": lambda values, p: np.squeeze(values[0], tuple(p["dimensions"])),
+    "triangular_solve": lambda values, p: _solved(values[0], values[1], p),
     "transpose": lambda values, p: np.transpose(values[0], p["permutation"]),
 }
 

@@ -105,6 +105,10 @@ FUNCTIONS = {
         jax.lax.cond(a[0, 0] > 0, lambda: a, lambda: b),
         jax.lax.map(lambda x: x[0], a),
     ),
+    "triangles": lambda a, b, p, i, j: (
+        jax.scipy.linalg.solve_triangular(a.T @ a, a.T, lower=True),
+        jax.scipy.linalg.solve_triangular(a.T @ a, a.T, trans=1),
+    ),
     "algebra": lambda a, b, p, i, j: (jnp.linalg.cholesky(a.T @ a), jnp.linalg.inv(a.T @ a)),
     "random numbers": lambda a, b, p, i, j: jax.random.normal(jax.random.key(i[0]), (3,)),
     "derivatives": lambda a, b, p, i, j: jax.grad(lambda x: jax.nn.softplus(x @ b.T).sum())(a),
