@@ -124,7 +124,7 @@ def about(fit: Any, seed: Seed | None = None) -> dict[str, Any]:
 
 
 def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str, Any]) -> "DataTree":
-    """An `xarray.DataTree` of groups.
+    """An `xarray.DataTree` of groups, whose names have "." for "/", which it takes for paths.
 
     The last table of log-likelihoods, the total, is the only variable of its group: `arviz_stats.loo` refuses several
     where none is named, and `psense` would count the likelihood twice. Those by site are coordinates beside it.
@@ -139,6 +139,8 @@ def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str
 
     sampling = "none" if "point_estimate" in groups else "chains" if "sample_stats" in groups else "independent"
     plain = _plain({"sampling": sampling, **attributes})
+    groups = {group: _named(values) for group, values in groups.items()}
+    coords, dims = _named(coords), {name: [dim.replace("/", ".") for dim in of] for name, of in _named(dims).items()}
     datasets = {}
     for group, values in groups.items():
         is_data = group.endswith("_data")
@@ -371,5 +373,13 @@ def _own_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, 
     return {"class": [str(label) for label in fit.classes.tolist()]}, dims
 
 
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("/", "."): value for name, value in values.items()}
+
+
 def _plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float]:
-    return {name: value if isinstance(value, str | int | float) else repr(value) for name, value in attributes.items()}
+    """Attributes as netCDF has them: texts and numbers, but no truth values."""
+    kept = {
+        name: isinstance(value, str | int | float) and not isinstance(value, bool) for name, value in attributes.items()
+    }
+    return {name: value if kept[name] else repr(value) for name, value in attributes.items()}

@@ -213,7 +213,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
 }
 
 
-def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int | np.integer]) -> np.ndarray:
     sizes = dict(zip(axes, x.shape, strict=True))
     return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
 

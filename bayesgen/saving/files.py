@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import tempfile
@@ -16,7 +17,7 @@ import bayesgen
 from bayesgen.errors import DataError
 
 if TYPE_CHECKING:
-    from xarray import Dataset, DataTree
+    from xarray import DataTree
 
 FORMAT = 1
 
@@ -37,7 +38,7 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
     from .codec import Encoder
 
     place = Path(path)
-    groups = {str(group.name): _writable(group) for group in (() if shown is None else shown.leaves)}
+    groups = {str(group.name): group.to_dataset() for group in (() if shown is None else shown.leaves)}
     stored = {f"{group}/{name}": each.values for group, data in groups.items() for name, each in data.items()}
     encoder = Encoder(stored)
     encoder.part(fit, "fit")
@@ -60,21 +61,11 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
         os.replace(whole, place)
 
 
-def _writable(group: "DataTree") -> "Dataset":
-    """A group as netCDF takes it: no truth values among its attributes, no objects among its coordinates."""
-    data = group.to_dataset()
-    texts = {name: values.astype(str) for name, values in data.coords.items() if values.dtype.hasobject}
-    attributes = {name: str(value) if isinstance(value, bool) else value for name, value in data.attrs.items()}
-    return data.assign_coords(texts).assign_attrs(attributes)
-
-
 def _write(tree: "DataTree", path: str, *, is_zarr: bool) -> None:
     if not is_zarr:
         return tree.to_netcdf(path, engine="h5netcdf")
-    try:
-        import zarr  # noqa: F401
-    except ImportError:
-        raise DataError("A path that ends in .zarr needs zarr: pip install zarr, or save to a .nc file.") from None
+    if importlib.util.find_spec("zarr") is None:
+        raise DataError("A path that ends in .zarr needs zarr: pip install zarr, or save to a .nc file.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of zarr, that text is not yet in its standard
         tree.to_zarr(path, zarr_format=3, consolidated=False)

@@ -168,7 +168,7 @@ def test_zarr(fit, tmp_path):
 
 
 def test_zarr_has_to_be_installed(fit, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "zarr", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(bg.DataError, match=r"ends in \.zarr needs zarr: pip install zarr, or save to a \.nc file"):
         fit.save(tmp_path / "fit.zarr")
     assert os.listdir(tmp_path) == []

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import types
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +76,19 @@ def test_points(path):
     assert_saved(mixture, path, CASE.new, bg.PlugIn())
 
 
+def test_labels_and_names_of_all_kinds(path):
+    X = pd.DataFrame({"a/b": [1.0, 2.0, 4.0, 7.0], "c d": [3.0, 5.0, 6.0, 1.0]})
+    model = bg.GenerativeClassifier(
+        [("x/y", bg.NormalInverseGamma(), ["a/b"]), ("z", bg.NormalInverseGamma(), ["c d"])]
+    )
+    days = [datetime.date(2020, 1, day) for day in (1, 2)]
+    for labels in ([True, False], [(1, 2), (3,)], days, [pd.Timestamp(day) for day in days]):
+        fit = bg.fit(model, X, np.fromiter(labels * 2, object, 4), method=bg.MLE())
+        again = assert_saved(fit, path, X, bg.PlugIn())
+        assert [type(label) for label in again.schema.classes] == [type(label) for label in fit.schema.classes]
+        fit.to_datatree().to_netcdf(path.with_name("tree.nc"), engine="h5netcdf")
+
+
 def test_averages_concepts_and_batches(path):
     X, y = CASE.data
     models = [bg.NaiveBayes(), bg.GaussianDiscriminant("tied")]
@@ -111,7 +125,8 @@ PROGRAM = bg.GenerativeProgram(line)
 
 @pytest.fixture(scope="module")
 def drawn():
-    with pytest.warns(bg.ConvergenceWarning, match=r"effective sample size"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bg.ConvergenceWarning)  # of a few draws
         return bg.fit(PROGRAM, ROWS, ROWS["x"] + GROUPS[ROWS["group"]], method=SHORT)
 
 
