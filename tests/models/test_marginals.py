@@ -259,7 +259,7 @@ def sampled():
 
 def test_draws_are_those_of_the_exact_posterior(sampled):
     exact, draws, _ = sampled
-    for name, value in exact.posterior.exported(500, jax.random.key(0)).groups["posterior"].items():
+    for name, value in exact.posterior.parameter_draws(500, jax.random.key(0)).items():
         found = draws.parameters[name]
         close(found.mean((0, 1)), value.mean((0, 1)), atol=6 * value.std() / 2800**0.5 + 0.01, err_msg=name)
 
