@@ -2,7 +2,7 @@
 
 from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical
-from .category_values import as_category, category_array, labelled, with_category
+from .category_values import as_category, category_array, labelled, named_classes, with_category
 from .chunks import is_chunked, naming_origin, read_chunk, read_tables, row_chunks, warn_of_unknown
 from .columns import PositionalNames, as_array, as_weights, check_index
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
@@ -86,6 +86,7 @@ __all__ = [
     "labelled",
     "load_dataset",
     "lone_rows",
+    "named_classes",
     "naming_origin",
     "padded_symbols",
     "read_chunk",

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Category, Int, Shaped, Values
+from bayesgen.typing import Category, Float, Int, Shaped, Values
 
 from .columns import as_series
 
@@ -103,6 +103,11 @@ def labelled(codes: Int[np.ndarray, " n"], categories: Shaped[np.ndarray, " K"])
     labels = categories.astype(object)[codes]
     labels[codes < 0] = None
     return labels
+
+
+def named_classes(log_probabilities: Float[np.ndarray, "*sets n K"]) -> Int[np.ndarray, "*sets n"]:
+    """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
+    return np.where(np.isnan(log_probabilities).any(axis=-1), -1, np.argmax(log_probabilities, axis=-1))
 
 
 def own_type(values: np.ndarray) -> list[Category]:

@@ -17,7 +17,6 @@ from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rule import Rule
 from .scores import mean_and_error as mean_and_error
-from .scores import named_classes as named_classes
 from .scores import paired_difference as paired_difference
 from .targets import EVERYWHERE as EVERYWHERE
 from .targets import ClassTarget as ClassTarget

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import check_index, labelled
+from bayesgen.data import check_index, labelled, named_classes
 from bayesgen.describe import described, shortened
 from bayesgen.errors import PredictionError, check_whole
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
@@ -17,7 +17,6 @@ from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
 from bayesgen.typing import Bool, Float, Seed, Shaped, Values
 
-from .scores import named_classes
 from .targets import ClassTarget, ContinuousTarget
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bayesgen.data import Table, read_table, warn_of_unknown
+from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
 from bayesgen.errors import DataError, ImpossibleRowsWarning, warn
 from bayesgen.fitting import FitBatch
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
@@ -15,7 +15,6 @@ from bayesgen.typing import Data
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, normalize
 from .predicting import NO_CLASSES, answer, answer_of_rows
 from .rule import Rule
-from .scores import named_classes
 
 Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
 

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from bayesgen.data import Table, read_table, warn_of_unknown
+from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
 from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
 from bayesgen.fitting import Fit, FitBatch, Trained
@@ -18,7 +18,6 @@ from bayesgen.typing import Data, Int
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined
 from .averages import warn_of_few_draws
 from .rule import Rule
-from .scores import named_classes
 
 NO_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
 

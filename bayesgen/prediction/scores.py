@@ -11,14 +11,9 @@ calibration error.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bayesgen.typing import Float, Int
+from bayesgen.data import named_classes
 
 Floats = NDArray[np.float64]
-
-
-def named_classes(log_probabilities: Float[np.ndarray, "*sets n K"]) -> Int[np.ndarray, "*sets n"]:
-    """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
-    return np.where(np.isnan(log_probabilities).any(axis=-1), -1, np.argmax(log_probabilities, axis=-1))
 
 
 def impossible_rows(log_probabilities: ArrayLike) -> NDArray[np.bool_]:

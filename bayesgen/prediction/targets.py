@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from bayesgen.data import Schema, as_array, labelled, response_values
+from bayesgen.data import Schema, as_array, labelled, named_classes, response_values
 from bayesgen.errors import DataError
 from bayesgen.records import by_content
 from bayesgen.runtime import PRACTICALLY_EQUAL
@@ -20,7 +20,6 @@ from .scores import (
     brier_score,
     expected_calibration_error,
     impossible_rows,
-    named_classes,
     row_log_scores,
 )
 
