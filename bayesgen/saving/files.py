@@ -32,12 +32,15 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
 
     Raises:
         ModelError: a fit that holds what a file cannot, naming it.
+        DataError: a folder that is no fit.
     """
     from xarray import Dataset, DataTree
 
     from .codec import Encoder
 
     place = Path(path)
+    if place.is_dir() and not (place.suffix == ".zarr" and (place / "bayesgen").is_dir()):
+        raise DataError(f"{os.fspath(path)!r} is a folder, and no fit in Zarr format that could be replaced.")
     groups = {str(group.name): group.to_dataset() for group in (() if shown is None else shown.leaves)}
     stored = {f"{group}/{name}": each.values for group, data in groups.items() for name, each in data.items()}
     encoder = Encoder(stored)

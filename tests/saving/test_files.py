@@ -58,7 +58,7 @@ def test_truncated_files(path, share):
 def test_no_altered_bit_goes_unnoticed(fit, path):
     """Where a bit belongs to nothing that is read, the fit is what it was."""
     content, rng = path.read_bytes(), np.random.default_rng(1)
-    for place in rng.integers(0, len(content), 40).tolist():
+    for place in rng.integers(0, len(content), 25).tolist():
         altered = bytearray(content)
         altered[place] ^= 1 << rng.integers(8)
         path.write_bytes(bytes(altered))
@@ -165,6 +165,15 @@ def test_zarr(fit, tmp_path):
     (array,) = (tmp_path / "fit.zarr" / "bayesgen" / "structure" / "c").iterdir()
     array.write_bytes(array.read_bytes()[:-7])
     refused(tmp_path / "fit.zarr", ".")
+
+
+@pytest.mark.parametrize("name", ["results", "other.zarr"])
+def test_folders_of_other_things_are_left_alone(fit, tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis").write_text("whole")
+    with pytest.raises(bg.DataError, match=rf"{name}' is a folder, and no fit"):
+        fit.save(tmp_path / name)
+    assert (tmp_path / name / "thesis").read_text() == "whole" and os.listdir(tmp_path) == [name]
 
 
 def test_zarr_has_to_be_installed(fit, tmp_path, monkeypatch):
