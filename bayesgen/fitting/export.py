@@ -164,9 +164,8 @@ def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str
 
 def samples(fit: TrainedProgram, group_by_chain: bool, num_draws: int, seed: Seed) -> dict[str, np.ndarray]:
     """Site -> draws: see `Fit.samples`."""
-    posterior = process_posterior(fit)
-    posterior.require("draws")
-    values = posterior.parameter_draws(-(-int(num_draws) // 4), as_key(seed))
+    fit.posterior.require("draws")
+    values = _values(fit, num_draws, seed)
     sites = {**{name: values[name] for name in fit.program.structure.deterministics}, **_sites(fit, values)}
     return sites if group_by_chain else chains_joined(sites)
 
@@ -174,14 +173,17 @@ def samples(fit: TrainedProgram, group_by_chain: bool, num_draws: int, seed: See
 def draws(fit: TrainedProgram, n: int, seed: Seed) -> dict[str, np.ndarray]:
     """Parameter -> n draws: see `Fit.draws`."""
     check_whole("draws: n", n, 1, PredictionError)
-    posterior, key = process_posterior(fit), as_key(seed)
-    posterior.require("draws")
-    values = chains_joined(posterior.parameter_draws(-(-int(n) // 4), key))
-    total = len(next(iter(values.values())))
-    if not posterior.is_sampled:
-        return {name: value[:n] for name, value in values.items()}
-    places = generator(key).choice(total, int(n), replace=n > total)
+    fit.posterior.require("draws")
+    values, places = chains_joined(_values(fit, n, seed)), np.arange(n)
+    if fit.is_sampled:
+        total = len(next(iter(values.values())))
+        places = generator(as_key(seed)).choice(total, int(n), replace=n > total)
     return {name: value[places] for name, value in values.items()}
+
+
+def _values(fit: TrainedProgram, num_draws: int, seed: Seed) -> ParameterArrays:
+    """At least so many independent draws of the parameters, as four chains; or all of Markov chains, or the point."""
+    return process_posterior(fit).parameter_draws(-(-int(num_draws) // 4), as_key(seed))
 
 
 def predictive(fit: TrainedProgram, num_samples: int, X: RowsLike | None, seed: Seed) -> dict[str, np.ndarray]:
@@ -218,8 +220,7 @@ def log_likelihood(
     table = read_table(X, y)
     if y is None and fit.concrete.response is not None:
         raise DataError("y is missing: the likelihood of this model is that of its label. Give log_likelihood(X, y).")
-    values = process_posterior(fit).parameter_draws(-(-int(num_draws) // 4), as_key(seed))
-    return chains_joined(log_likelihoods(fit, values, _rows(fit, table)))
+    return chains_joined(log_likelihoods(fit, _values(fit, num_draws, seed), _rows(fit, table)))
 
 
 def _prior_draws(fit: TrainedProgram, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
