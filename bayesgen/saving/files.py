@@ -96,7 +96,7 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
         path: of the file.
         program: the `GenerativeProgram`, or list of them, of a fit of a program of one's own, whose function a file
             does not hold. It has to be the program that was fitted: its code, what this reads, and its sites are
-            compared.
+            compared; the sites alone where another version of Python saved it.
 
     Raises:
         DataError: no such file; one that is truncated, altered or not of a fit, or written by a later version in
