@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,7 +15,7 @@ from bayesgen.errors import BayesgenError, PredictionError
 from bayesgen.posteriors import At, ProcessPosterior
 from bayesgen.program import Recipe
 from bayesgen.runtime import as_key, over_chunks
-from bayesgen.saving import save
+from bayesgen.saving import Savable
 from bayesgen.statistics import noting
 from bayesgen.typing import Array, Bool, Float, Seed, Shaped
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FitBatch(Sequence[Fit], abc.ABC):
+class FitBatch(Savable, Sequence[Fit], abc.ABC):
     """The fits of B data sets by one model and method: a sequence of `Fit`.
 
     `predict` takes a batch like a fit, and its answer has a leading axis (B). A data set whose fit is refused has NaN
@@ -126,10 +125,6 @@ class FitBatch(Sequence[Fit], abc.ABC):
             "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
         }
         return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the batch, its training sets included, to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
-        save(self, path)
 
     def to_datatree(
         self,

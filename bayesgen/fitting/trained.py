@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic
 
@@ -14,7 +13,7 @@ from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
 from bayesgen.records import by_content
-from bayesgen.saving import save
+from bayesgen.saving import Savable
 from bayesgen.typing import Shaped
 
 from .data_sets import moments_of, with_moments
@@ -22,7 +21,7 @@ from .summaries import Summaries
 
 
 @by_content
-class Trained(Generic[Answered]):
+class Trained(Savable, Generic[Answered]):
     """A trained model of any kind, with its method and its posterior.
 
     The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.
@@ -41,10 +40,6 @@ class Trained(Generic[Answered]):
     def parameters(self) -> dict[str, np.ndarray]:
         """name -> array: the point, the posterior mean, or draws (chain, draw, ...)."""
         return self.posterior.parameters
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the trained model to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
-        save(self, path)
 
     @property
     def log_evidence(self) -> float | None:

@@ -1,5 +1,6 @@
 """Fits in files, without pickle: results, model and schema as JSON and arrays; nothing is executed on loading."""
 
+from .files import Savable as Savable
 from .files import load
 from .files import save as save
 

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
+class Savable:
+    """What may be the whole of a file."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
+        save(self, path)
+
+
 def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> None:
     """Write a fit to a file: see `Fit.save`.
 
@@ -134,7 +142,7 @@ def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
     if _digest(structure, map(read, _names(nodes))) != about["bayesgen_digest"]:
         raise DataError("it was altered or damaged after it was saved: its content does not have its digest.")
     fit = decoded(nodes, read, functions)
-    if not hasattr(fit, "save"):
+    if not isinstance(fit, Savable):
         raise DataError(f"it holds a {type(fit).__name__}, and no fit.")
     return fit
 
