@@ -24,7 +24,8 @@ from .structure import Arrays, Means, Program
 FEWEST = 4 * LEAST_ROWS  # rows that are compressed: fewer cost little as they are
 SAMPLE = 4 * CACHE_ROWS  # rows of which a basis is chosen; the others are seen once, if it is theirs, too
 MOST, PASSES = 256, 3  # rows of a basis, and passes over all rows
-ROUNDING_OF_MEANS = 1e-12  # relative to their size at arbitrary latents
+# relative to their size at arbitrary latents; in between, what rows multiply by latents may be lost by its unit
+LEAST_ROUNDING, ROUNDING_OF_MEANS = 1e-14, 1e-12
 FAR = 10.0  # coefficients of a row that had better be in the basis
 
 
@@ -89,7 +90,7 @@ def _of_site(program: Program, site: str, rows: Rows) -> OfCrossProducts | None:
     means = program.separable_means(site, rows.num_rows) if rows.num_rows >= FEWEST else None
     most, num_draws = min(rows.num_rows // 8, 2 * math.isqrt(rows.num_rows), MOST), BLOCK
     while means is not None:
-        vectors, limit = functools.partial(_vectors, means, num_draws), min(most, num_draws - 2)
+        vectors, limit = _vectors_of(means, num_draws, rows), min(most, num_draws - 2)
         basis = _basis_of_sample(vectors, rows)
         if 0 < len(basis.places) <= limit:
             return _products(basis, vectors, site, rows, limit)
@@ -99,9 +100,22 @@ def _of_site(program: Program, site: str, rows: Rows) -> OfCrossProducts | None:
     return None
 
 
-def _vectors(means: Means, num_draws: int, rows: Rows) -> Float[np.ndarray, "n L"]:
-    """Means of rows at arbitrary latents, those of all columns one after another."""
-    return means(rows, num_draws).reshape(rows.num_rows, -1)
+def _vectors_of(means: Means, num_draws: int, rows: Rows) -> Callable[[Rows], Float[np.ndarray, "n L"]]:
+    """A function of rows, their means at arbitrary latents, those of all columns one after another.
+
+    They are in units of the means of some of the rows at the same latents.
+    """
+
+    def vectors(part: Rows) -> Float[np.ndarray, "n L"]:
+        return means(part, num_draws).reshape(part.num_rows, -1)
+
+    units = np.abs(vectors(rows.take(_some(rows, FEWEST)))).max(0)
+    return lambda part: vectors(part) / np.where(units > 0, units, 1.0)
+
+
+def _some(rows: Rows, size: int) -> Int[np.ndarray, " m"]:
+    """Positions of about so many rows."""
+    return np.arange(rows.num_rows)[:: math.ceil(rows.num_rows / size)]
 
 
 class _Basis:
@@ -119,11 +133,13 @@ class _Basis:
 
     @classmethod
     def of(cls, places: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]) -> "_Basis":
-        """The basis of rows, chosen by pivots."""
+        """The basis of rows, chosen by pivots; of no row where rounding leaves it in doubt."""
         triangular, order = scipy.linalg.qr(vectors.T, mode="r", pivoting=True, check_finite=False)
         sizes = np.abs(np.diagonal(triangular))
         order = order[: len(sizes)]
-        order = order[sizes > ROUNDING_OF_MEANS * np.linalg.norm(vectors[order], axis=1)]
+        shares = sizes / np.linalg.norm(vectors[order], axis=1)
+        is_doubtful = np.any((shares > LEAST_ROUNDING) & (shares <= ROUNDING_OF_MEANS))
+        order = order[:0] if is_doubtful else order[shares > ROUNDING_OF_MEANS]
         return cls(places[order], vectors[order])
 
     def read(
@@ -142,7 +158,7 @@ class _Basis:
 
 def _basis_of_sample(means: Callable[[Rows], Float[np.ndarray, "n L"]], rows: Rows) -> _Basis:
     """The basis of some of the rows, first of few, as pivots of many take long."""
-    few, many = (np.arange(rows.num_rows)[:: math.ceil(rows.num_rows / size)] for size in (FEWEST, SAMPLE))
+    few, many = _some(rows, FEWEST), _some(rows, SAMPLE)
     return _Basis.of(few, means(rows.take(few))).read(many, means(rows.take(many)))[0]
 
 
@@ -177,6 +193,6 @@ def _products(
             )
         for other in others:
             basis, _ = basis.read(other.places, other.vectors)
-        if len(basis.places) > most:
+        if not 0 < len(basis.places) <= most:
             break
     return None

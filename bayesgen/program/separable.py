@@ -20,6 +20,7 @@ from bayesgen.typing import Array
 from .traces import shaped
 
 BLOCK = 16  # draws of arbitrary latents that are evaluated together
+DECADES = 8.0  # of the sizes of arbitrary numbers, up and down
 # operations whose results are sums of products of entries of their operands, and those of their operands that may not
 # depend on latents: indexes and conditions
 _SEPARABLE: Mapping[str, slice] = {
@@ -93,12 +94,16 @@ class _Reader:
         return list(map(term, results))
 
     def arbitrary(self, variable: Var) -> _Term:
-        """A function of latents, replaced by positive numbers; by zeros where its values are not real."""
+        """A function of latents, replaced by positive numbers of all sizes; by zeros where its values are not real.
+
+        So that what rows multiply by any of them decides the means at some draws, whatever the units of rows are.
+        """
         shape, dtype = shaped(variable).shape, shaped(variable).dtype
         if dtype.kind != "f":
             return _Term(jnp.zeros(shape, dtype), of_latents=True)
         frequency, phase = self._random.uniform(0, 2 * math.pi, (2, *shape))
-        return _Term(2.0 + jnp.cos(frequency * self._draw + phase), of_latents=True)
+        size = jnp.mod(frequency * self._draw + phase, 2 * math.pi) / math.pi - 1
+        return _Term(10.0 ** (DECADES * size), of_latents=True)
 
     def _made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)

@@ -103,6 +103,7 @@ CASES = {
     "weighted": (linear, {"X": X, "y": Y}, RANDOM.integers(0, 3, N) + 2.5 * (np.arange(N) < 270), {"y": 4}),
     "a constant column": (linear, {"X": repeated(X[:, 0], 1), "y": Y}, None, {"y": 3}),
     "the same column twice": (linear, {"X": repeated(X[:, 0], 0), "y": Y}, None, {"y": 3}),
+    "units far apart": (linear, {"X": X * [1e12, 1.0, 1e-2], "y": Y}, None, {"y": 4}),
     "one row far away": (linear, {"X": FAR, "y": Y}, None, {"y": 4}),
     "missing cells": (linear, {"X": X, "y": SOME}, None, {"y": 4}),
     "grouped": (grouped, {"X": X, "group": GROUP, "y": Y}, None, {"y": 2 * GROUPS}),
