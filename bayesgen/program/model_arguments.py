@@ -208,7 +208,7 @@ class Rows(Leaf):
 
     def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
         if self.name is None:
-            return self.in_model(jnp.ones((size, *self.row_shape), self.dtype))
+            return self.in_model(jnp.asarray(np.ones((size, *self.row_shape), self.dtype)))
         return self.in_model(covariates[self.name])
 
     def in_model(self, rows: Any) -> Any:

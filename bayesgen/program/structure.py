@@ -336,7 +336,7 @@ class Program(abc.ABC):
 
     def example_covariates(self, size: int) -> dict[str, Shaped[Array, "n ..."]]:
         """Covariates of ones, for runs in which their values do not matter."""
-        return {name: jnp.ones((size, *c.row_shape), c.dtype) for name, c in self.structure.covariates}
+        return {name: jnp.asarray(np.ones((size, *c.row_shape), c.dtype)) for name, c in self.structure.covariates}
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
         """log |d parameters / d sites|: 0 unless a site has other coordinates than its parameter."""

@@ -20,6 +20,7 @@ from numpyro.infer.util import log_density
 from bayesgen import MAP, NUTS, GenerativeProgram, PlugIn, fit, predict
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program.arbitrary import arbitrary_numbers
+from bayesgen.program.model_arguments import Rows
 
 from .programs import mixed
 from .programs import program as data_free
@@ -112,6 +113,12 @@ def test_a_missing_value_is_a_missing_cell():
     *others, time = TABLE["censored"].args
     rows, _ = program.read(*others, np.where(np.arange(N) == 3, np.nan, time))
     assert np.isnan(rows["time"]).tolist() == (np.arange(N) == 3).tolist()
+
+
+def test_rows_of_ones_have_the_precision_of_the_caller():
+    """And JAX has nothing to warn of."""
+    assert made("hierarchical").example_covariates(N)["group"].dtype == np.int32
+    assert Rows(None, 0, (), np.dtype(np.int64), None, None).at(N, {}).dtype == np.int32
 
 
 @pytest.mark.parametrize("column", [list, np.array, lambda names: pd.Series(names, dtype="category")])
