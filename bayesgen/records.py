@@ -129,6 +129,8 @@ def _same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, BaseException):
+        return _same(one.args, other.args)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, functools.partial):

@@ -11,6 +11,7 @@ import numpy as np
 from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_chunk, read_table, warn_of_unknown
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.records import by_content
 from bayesgen.runtime import TABLE_CELLS
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Data, Float, Int, Values
@@ -38,7 +39,7 @@ def with_moments(schema: Schema, moments: KnownMoments) -> Schema:
     return dataclasses.replace(schema, mean=mean, variance=variance, response=response)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class DataSets(abc.ABC):
     """B training sets.
 
@@ -95,7 +96,7 @@ def num_sets_at_once(cells_per_set: float) -> int:
     return max(1, int(TABLE_CELLS / max(1.0, cells_per_set)))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class SetsOfRows(DataSets):
     """Sets of weighted rows of one table.
 
@@ -145,7 +146,7 @@ class SetsOfRows(DataSets):
         return self.weights.shape[1] * self.rows.cells_per_row * max(1, len(self.schema.classes or ()))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@by_content
 class SetsOfSummaries(DataSets):
     """Sets that are summarised already.
 

@@ -14,6 +14,7 @@ from bayesgen.describe import described
 from bayesgen.errors import BayesgenError, PredictionError
 from bayesgen.posteriors import At, ProcessPosterior
 from bayesgen.program import Recipe
+from bayesgen.records import by_content
 from bayesgen.runtime import as_key, over_chunks
 from bayesgen.saving import Savable
 from bayesgen.statistics import noting
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@by_content
 class FitBatch(Savable, Sequence[Fit], abc.ABC):
     """The fits of B data sets by one model and method: a sequence of `Fit`.
 
@@ -53,7 +54,7 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
     log_evidence: Float[np.ndarray, " B"] | None
     refused: Mapping[int, BayesgenError]
     attributes: dict[str, Any]
-    seed: Seed
+    seed: Seed = dataclasses.field(compare=False)
 
     def __len__(self) -> int:
         return self.sets.num_sets
@@ -159,7 +160,7 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
         return datatree(groups, {"data_set": kept, **coords}, dims_of, about(self))
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@by_content
 class ClosedFits(FitBatch):
     """Fits in closed form, whose numbers came from one compiled call. Each is made when it is asked for.
 
@@ -193,7 +194,7 @@ def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Arr
     return jax.vmap(noting(lambda solution: solution.log_joint(rows, at)))(solutions)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@by_content
 class SeparateFits(FitBatch):
     """Fits made one by one.
 
