@@ -38,6 +38,10 @@ MODULES = (
     *(f"sklearn.{module}" for module in TRANSFORMERS.split()),
     "numpyro.distributions",
 )
+READ = (  # "its values", by which fingerprints name what no name stands for
+    "the values and arrays that its function reads (a NumPyro model as written also reads training rows where Python "
+    "or NumPy does, as in np.unique(group): give such numbers as arguments)"
+)
 MOST_CELLS = 64  # of an array in the JSON; that of more cells is a variable of the file
 PLAIN = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8")  # of netCDF; others are bytes there
 
@@ -325,9 +329,10 @@ def _program(fields: dict[str, Any], functions: Sequence[Callable[..., object]])
         if not differing:
             return program
     if functions:
+        named = quote_some(differing).replace(repr("its values"), READ)
         raise DataError(
-            f"the program is another one than that of the fit, in {quote_some(differing)}. Give the program that was "
-            "fitted, with what its function reads as it was."
+            f"the program is another one than that of the fit, in {named}. Give the program that was fitted, with what "
+            "its function reads as it was."
         )
     raise DataError(
         "the fit is of a program of one's own, and a file holds no functions. Give it: load(path, program=program)."

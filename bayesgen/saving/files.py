@@ -40,13 +40,15 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
 
     Raises:
         ModelError: a fit that holds what a file cannot, naming it.
-        DataError: a folder that is no fit.
+        DataError: a folder that is no fit; no folder for the file.
     """
     from xarray import Dataset, DataTree
 
     from .codec import Encoder
 
-    place = Path(path)
+    place = Path(path).resolve()  # of a link, what it leads to
+    if not place.parent.is_dir():
+        raise DataError(f"There is no folder {str(place.parent)!r} for {place.name!r}: make it first.")
     if place.is_dir() and not (place.suffix == ".zarr" and (place / "bayesgen").is_dir()):
         raise DataError(f"{os.fspath(path)!r} is a folder, and no fit in Zarr format that could be replaced.")
     groups = {str(group.name): group.to_dataset() for group in (() if shown is None else shown.leaves)}
@@ -104,7 +106,8 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
         path: of the file.
         program: the `GenerativeProgram`, or list of them, of a fit of a program of one's own, whose function a file
             does not hold. It has to be the program that was fitted: its code, what this reads, and its sites are
-            compared; the sites alone where another version of Python saved it.
+            compared; the sites alone where another version of Python saved it. A NumPyro model as written also reads
+            the training rows of an argument that Python or NumPy looks into, as in `np.unique(group)`.
 
     Raises:
         DataError: no such file; one that is truncated, altered or not of a fit, or written by a later version in
@@ -149,10 +152,18 @@ def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
 
 def _reader(path: Path) -> tuple[Callable[[str], np.ndarray], dict[str, Any]]:
     """A function of the name of a variable that reads it; the attributes of the file."""
+    import h5py
     from xarray import Dataset, open_dataset
 
     if not path.exists():
         raise DataError("there is no such file.")
+    if path.is_file():
+        try:
+            h5py.File(path, "r").close()
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise DataError("it is no netCDF file, or is truncated.") from error
     # format 3 of Zarr has no codecs that execute anything
     options: dict[str, Any] = {"zarr_format": 3, "consolidated": False} if path.is_dir() else {}
     options["engine"] = "zarr" if path.is_dir() else "h5netcdf"

@@ -37,10 +37,20 @@ def test_paths_are_texts_too(fit, tmp_path):
     assert bg.load(str(tmp_path / "fit")) == fit
 
 
+def test_folders_have_to_be_there_and_links_stay_links(fit, tmp_path, path):
+    with pytest.raises(bg.DataError, match=r"There is no folder '.*none' for 'fit\.nc'"):
+        fit.save(tmp_path / "none" / "fit.nc")
+    link = tmp_path / "link.nc"
+    link.symlink_to(path)
+    more = fit.update(X, Y)
+    more.save(link)
+    assert link.is_symlink() and bg.load(path) == bg.load(link) == more
+
+
 def test_what_is_no_file_of_a_fit(tmp_path, path):
     refused(tmp_path / "none.nc", "there is no such file")
     (tmp_path / "text.nc").write_text("no fit")
-    refused(tmp_path / "text.nc", ".")
+    refused(tmp_path / "text.nc", r"it is no netCDF file, or is truncated\.")
     (tmp_path / "folder").mkdir()
     refused(tmp_path / "folder", ".")
     xarray.Dataset({"a": [1.0]}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
@@ -51,7 +61,7 @@ def test_what_is_no_file_of_a_fit(tmp_path, path):
 def test_truncated_files(path, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    refused(path, ".")
+    refused(path, r"it is no netCDF file, or is truncated\.")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of HDF5, closing what is broken

@@ -27,6 +27,7 @@ from bayesgen.records import _same
 from bayesgen.saving.codec import Encoder, decoded
 from tests.models.cases import CASES, OPEN
 from tests.models.response_cases import CASES as RESPONSES
+from tests.program.written import hierarchical
 
 SHORT = bg.NUTS(num_warmup=10, num_samples=10, num_chains=2)
 CASE = CASES["naive Bayes, integer labels"]
@@ -99,7 +100,10 @@ def test_averages_concepts_and_batches(path):
     batch = bg.fit_many(bg.NaiveBayes(), [(X, y), ({name: 0 * v for name, v in X.items()}, y)], method=bg.MLE())
     batch.save(path)
     again = bg.load(path)
-    assert answers(again, CASE.new, bg.PlugIn()) == answers(batch, CASE.new, bg.PlugIn())
+    assert again == batch == pickle.loads(pickle.dumps(batch)) and answers(again, CASE.new, bg.PlugIn()) == answers(
+        batch, CASE.new, bg.PlugIn()
+    )
+    assert batch != bg.fit_many(bg.NaiveBayes(), [(X, y), (X, y)], method=bg.MLE())
     assert str(again.refused[1]) == str(batch.refused[1]) and type(again.refused[1]) is bg.FitError
 
 
@@ -120,6 +124,7 @@ def line(n, *, x, group):
 
 
 ROWS = {"x": np.linspace(-1, 1, 17), "group": np.arange(17) % 2}
+GROUPED = ROWS["group"], 1 - ROWS["group"]
 PROGRAM = bg.GenerativeProgram(line)
 
 
@@ -175,6 +180,16 @@ def test_programs_of_ones_own_have_to_be_given_and_to_be_the_same(drawn, path, m
     monkeypatch.setitem(globals(), "GROUPS", np.array([0.5, 0.5]))
     with pytest.raises(bg.DataError, match=r"in 'GROUPS'\. Give the program that was fitted"):
         bg.load(path, program=bg.GenerativeProgram(line))
+
+
+def test_training_rows_that_a_model_as_written_reads_are_explained():
+    one, other = (
+        bg.GenerativeProgram.from_model(hierarchical, group, ROWS["x"], ROWS["x"], label="y") for group in GROUPED
+    )
+    encoder = Encoder({})
+    encoder.part(one, "program")
+    with pytest.raises(bg.DataError, match=r"in the values and arrays that its function reads \(.*np\.unique\(group\)"):
+        decoded(encoder.nodes, encoder.variables.__getitem__, [other.function])
 
 
 def test_code_of_another_python_is_told_by_its_sites(drawn, path, monkeypatch):
