@@ -4,6 +4,7 @@ Text and categorical columns come in data frames; arrays hold numbers. `estimato
 """
 
 import abc
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayesgen.data import Schema
-from bayesgen.errors import ModelError
+from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit
 from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, Mixture, NaiveBayes
-from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, Rule, predict
+from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, Rule, named_classes, predict
 from bayesgen.program import Recipe
 from bayesgen.typing import Data, Float, Int, Shaped, Values
 
@@ -51,12 +52,27 @@ def _keeps_statistics(estimator: "_Estimator") -> bool:
     return bool(getattr(known, "keeps_statistics", True))
 
 
+def _complete(y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+    """Labels or numbers of all rows.
+
+    Raises:
+        DataError: a row without one.
+    """
+    if (missing := np.asarray(pd.isna(y))).any():
+        raise DataError(
+            f"Input y contains NaN, first in row {int(np.argmax(missing))}: leave such rows out, or fit the model "
+            "itself by bayesgen.fit, which takes rows without labels."
+        )
+    return y
+
+
 class _Estimator(BaseEstimator, abc.ABC):
     """An estimator whose fits are those of a model, by a method, and whose predictions are those of a rule."""
 
     method: Any
     rule: Any
     random_state: Any
+    schema: Schema | None
 
     @abc.abstractmethod
     def _model(self) -> Recipe:
@@ -123,7 +139,7 @@ class _Classifier(ClassifierMixin, _Estimator):
         """Train on rows (n, D) and their classes (n,), with nonnegative frequency weights."""
         rows, labels = self._rows_with_labels(X, y, reset=True)
         self.classes_ = np.unique(labels)
-        self._fit(rows, labels, sample_weight, Schema(classes=tuple(self.classes_.tolist())))
+        self._fit(rows, labels, sample_weight, self._with_classes())
         return self
 
     @available_if(_keeps_statistics)
@@ -137,19 +153,37 @@ class _Classifier(ClassifierMixin, _Estimator):
             if classes is None:
                 raise ModelError("classes must be passed on the first call to partial_fit.")
             self.classes_ = np.unique(np.asarray(classes))
-        self._partial_fit(rows, labels, sample_weight, Schema(classes=tuple(self.classes_.tolist())))
+        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise DataError("classes differ from those of the first call to partial_fit: leave them out.")
+        self._partial_fit(rows, labels, sample_weight, self._with_classes())
         return self
+
+    def _with_classes(self) -> Schema:
+        """The declarations with these classes; dates, which lose their type on the way, are sorted by the fit."""
+        classes = None if self.classes_.dtype.kind in "mM" else tuple(self.classes_.tolist())
+        return dataclasses.replace(self.schema or Schema(), classes=classes)
 
     def _rows_with_labels(self, X: Data, y: Values, reset: bool) -> tuple[Any, Shaped[np.ndarray, " n"]]:
         rows, labels = self._checked(X, y, reset=reset)
-        labels = column_or_1d(labels, warn=True)
+        labels = _complete(column_or_1d(labels, warn=True))
         check_classification_targets(labels)
         return rows, labels
 
     def predict(self, X: Data) -> Shaped[np.ndarray, " n"]:
-        """The most probable class of each row; None where every class is impossible."""
+        """The most probable class of each row.
+
+        Raises:
+            PredictionError: rows that are impossible under every class, as a probability of zero may make them.
+        """
         answer: ClassPrediction = self._answer(X)
-        return answer.labels
+        codes = named_classes(answer.log_probabilities)
+        if (codes < 0).any():
+            raise PredictionError(
+                f"Row {int(np.argmax(codes < 0))}, and {int((codes < 0).sum()) - 1} more, are impossible under every "
+                "class, as some probabilities were estimated as zero. Use method='exact', whose probabilities are "
+                "positive, or a prior that keeps them positive."
+            )
+        return self.classes_[codes]
 
     def predict_proba(self, X: Data) -> Float[np.ndarray, "n K"]:
         """Probabilities of the classes, in the order of `classes_`."""
@@ -175,6 +209,8 @@ class BayesGenClassifier(_Classifier):
         method: "mle", "map", "exact" or "nuts", or a method such as `NUTS(num_samples=500)`.
         rule: "plugin" or "bma", or a rule such as `PlugIn(at="mode")`.
         random_state: of samplers and searches: an integer, a `numpy.random.RandomState`, or None.
+        schema: declarations for the columns of a frame. `Schema(unknown="missing")` takes text that training rows did
+            not have as missing, as folds of a cross-validation may need; so do categorical columns.
 
     Attributes:
         fit_: the `Fit` behind the estimator.
@@ -185,16 +221,23 @@ class BayesGenClassifier(_Classifier):
     >>> from sklearn.model_selection import cross_val_score
     >>> X, y = load_iris(return_X_y=True)
     >>> cross_val_score(BayesGenClassifier(), X, y).mean().round(2).tolist()
-    0.94
+    0.95
     """
 
     def __init__(
-        self, model: Recipe | None = None, *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+        self,
+        model: Recipe | None = None,
+        *,
+        method: Any = "exact",
+        rule: Any = "bma",
+        random_state: Any = 0,
+        schema: Schema | None = None,
     ) -> None:
         self.model = model
         self.method = method
         self.rule = rule
         self.random_state = random_state
+        self.schema = schema
 
     def _model(self) -> Recipe:
         return NaiveBayes() if self.model is None else self.model
@@ -206,7 +249,7 @@ class NaiveBayesClassifier(_Classifier):
     Args:
         families: as `NaiveBayes` takes them.
         structure: "full", or "average" over all subsets of columns that depend on the class.
-        method, rule, random_state: as `BayesGenClassifier` takes them.
+        method, rule, random_state, schema: as `BayesGenClassifier` takes them.
     """
 
     def __init__(
@@ -214,15 +257,17 @@ class NaiveBayesClassifier(_Classifier):
         families: Family | dict[str, Family] | None = None,
         structure: str = "full",
         *,
-        method: Any = "map",
-        rule: Any = "plugin",
+        method: Any = "exact",
+        rule: Any = "bma",
         random_state: Any = 0,
+        schema: Schema | None = None,
     ) -> None:
         self.families = families
         self.structure = structure
         self.method = method
         self.rule = rule
         self.random_state = random_state
+        self.schema = schema
 
     def _model(self) -> Recipe:
         return NaiveBayes(self.families, structure=self.structure)
@@ -233,16 +278,23 @@ class GaussianDiscriminantClassifier(_Classifier):
 
     Args:
         covariance: "full", "tied", "diag", "spherical", "tied-diag" or "tied-spherical".
-        method, rule, random_state: as `BayesGenClassifier` takes them.
+        method, rule, random_state, schema: as `BayesGenClassifier` takes them.
     """
 
     def __init__(
-        self, covariance: str = "full", *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+        self,
+        covariance: str = "full",
+        *,
+        method: Any = "map",
+        rule: Any = "plugin",
+        random_state: Any = 0,
+        schema: Schema | None = None,
     ) -> None:
         self.covariance = covariance
         self.method = method
         self.rule = rule
         self.random_state = random_state
+        self.schema = schema
 
     def _model(self) -> Recipe:
         return GaussianDiscriminant(self.covariance)
@@ -253,7 +305,7 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
 
     Args:
         model: the model; None for `JointGaussianRegression()`, which takes rows with missing cells.
-        method, rule, random_state: as `BayesGenClassifier` takes them.
+        method, rule, random_state, schema: as `BayesGenClassifier` takes them.
 
     Attributes:
         fit_: the `Fit` behind the estimator.
@@ -267,31 +319,38 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
     """
 
     def __init__(
-        self, model: Recipe | None = None, *, method: Any = "map", rule: Any = "plugin", random_state: Any = 0
+        self,
+        model: Recipe | None = None,
+        *,
+        method: Any = "map",
+        rule: Any = "plugin",
+        random_state: Any = 0,
+        schema: Schema | None = None,
     ) -> None:
         self.model = model
         self.method = method
         self.rule = rule
         self.random_state = random_state
+        self.schema = schema
 
     def _model(self) -> Recipe:
         return JointGaussianRegression() if self.model is None else self.model
 
     def fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
         """Train on rows (n, D) and their numbers (n,), with nonnegative frequency weights."""
-        self._fit(*self._rows_with_numbers(X, y, reset=True), sample_weight, None)
+        self._fit(*self._rows_with_numbers(X, y, reset=True), sample_weight, self.schema)
         return self
 
     @available_if(_keeps_statistics)
     def partial_fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
         """Train on more rows. Default priors are those of the first rows."""
         reset = not hasattr(self, "fit_")
-        self._partial_fit(*self._rows_with_numbers(X, y, reset=reset), sample_weight, None)
+        self._partial_fit(*self._rows_with_numbers(X, y, reset=reset), sample_weight, self.schema)
         return self
 
     def _rows_with_numbers(self, X: Data, y: Values, reset: bool) -> tuple[Any, Shaped[np.ndarray, " n"]]:
         rows, numbers = self._checked(X, y, reset=reset, y_numeric=True)
-        return rows, column_or_1d(numbers, warn=True)
+        return rows, _complete(column_or_1d(numbers, warn=True))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Means of p(y | x), and its standard deviations where asked for."""
@@ -310,7 +369,7 @@ class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
     Args:
         model: the model of which the components are classes; None for `GaussianDiscriminant()`.
         num_components: number of components.
-        method, rule, random_state: as `BayesGenClassifier` takes them; mixtures have no "exact".
+        method, rule, random_state, schema: as `BayesGenClassifier` takes them; mixtures have no "exact".
 
     Attributes:
         fit_: the `Fit` behind the estimator.
@@ -332,19 +391,21 @@ class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
         method: Any = "map",
         rule: Any = "plugin",
         random_state: Any = 0,
+        schema: Schema | None = None,
     ) -> None:
         self.model = model
         self.num_components = num_components
         self.method = method
         self.rule = rule
         self.random_state = random_state
+        self.schema = schema
 
     def _model(self) -> Recipe:
         return Mixture(GaussianDiscriminant() if self.model is None else self.model, self.num_components)
 
     def fit(self, X: Data, y: None = None, sample_weight: Values | None = None) -> Self:
         """Train on rows (n, D), with nonnegative frequency weights; y is ignored."""
-        self._fit(self._checked(X, reset=True), None, sample_weight, None)
+        self._fit(self._checked(X, reset=True), None, sample_weight, self.schema)
         if not self.fit_.posterior.is_identified:
             self.fit_ = self.fit_.relabel()
         weights = self.fit_.parameters["class_probs"]
@@ -353,8 +414,9 @@ class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
         return self
 
     def predict(self, X: Data) -> Int[np.ndarray, " n"]:
-        """The most probable component of each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        """The most probable component of each row; -1 where every component is impossible."""
+        answer: ClassPrediction = self._answer(X)
+        return named_classes(answer.log_probabilities[:, self.order_])
 
     def predict_proba(self, X: Data) -> Float[np.ndarray, "n K"]:
         """Responsibilities: probabilities of the components."""

@@ -107,3 +107,48 @@ def test_what_cannot_be_is_refused():
         estimators.MixtureModel().predict(IRIS)
     with pytest.raises(ValueError, match="Exact"):
         estimators.MixtureModel(method="exact").fit(IRIS)
+
+
+def test_text_that_no_training_row_had_is_missing_where_the_schema_says_so():
+    frame = pd.DataFrame({"colour": ["red", "red", "blue", "blue"], "size": [1.0, 2.0, 8.0, 9.0]})
+    new = pd.DataFrame({"colour": ["green"], "size": [1.5]})
+    labels = np.array(["a", "a", "b", "b"], object)
+    with pytest.raises(ValueError, match="unknown"):
+        estimators.NaiveBayesClassifier().fit(frame, labels).predict(new)
+    estimator = estimators.NaiveBayesClassifier(schema=bg.Schema(unknown="missing")).fit(frame, labels)
+    with pytest.warns(bg.UnknownValuesWarning):
+        assert estimator.predict(new).tolist() == ["a"]
+
+
+def test_rows_that_are_impossible_have_no_class_and_no_component():
+    zeros, ones = np.zeros((6, 2)), np.ones((2, 2))
+    model = bg.NaiveBayes(bg.BetaBernoulli())
+    estimator = estimators.BayesGenClassifier(model, method="mle", rule="plugin").fit(zeros, [0, 1] * 3)
+    mixture = estimators.MixtureModel(model, 2, method="mle").fit(zeros)
+    with pytest.warns(bg.ImpossibleRowsWarning), pytest.raises(ValueError, match="Row 0, and 1 more, are impossible"):
+        estimator.score(ones, [0, 1])
+    with pytest.warns(bg.ImpossibleRowsWarning):
+        assert mixture.predict(ones).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("kind", ["int8", "datetime64[D]", "datetime64[ns]", "bool", "U3"])
+def test_classes_keep_their_type(kind):
+    labels = np.array([0, 1], kind)[np.repeat([0, 1, 1], 50)]
+    estimator = estimators.NaiveBayesClassifier().fit(IRIS, labels)
+    assert estimator.predict(IRIS).dtype == labels.dtype and estimator.score(IRIS, labels) > 0.9
+
+
+@pytest.mark.parametrize("rows", [IRIS, IRIS.to_numpy()])
+def test_labels_and_numbers_that_are_missing_are_refused(rows):
+    for estimator, y in [
+        (estimators.NaiveBayesClassifier(), [None, *"ab" * 74, "a"]),
+        (estimators.BayesGenRegressor(), np.where(np.arange(150) == 3, np.nan, 1.0 * np.arange(150))),
+    ]:
+        with pytest.raises(ValueError, match="y contains NaN"):
+            estimator.fit(rows, y)
+
+
+def test_later_rows_have_the_classes_of_the_first():
+    estimator = estimators.NaiveBayesClassifier().partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="classes differ"):
+        estimator.partial_fit(IRIS, SPECIES, classes=[0, 1])

@@ -2,6 +2,7 @@
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction
 from .answers import joined as joined
+from .answers import named_classes as named_classes
 from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
 from .batches import of_set as of_set
