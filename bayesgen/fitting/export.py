@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,6 +12,7 @@ import numpyro
 
 from bayesgen import __version__
 from bayesgen.data import PADDING, Rows, RowsLike, Table, read_table
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, PredictionError, check_whole
 from bayesgen.models import covariate_name
 from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
@@ -75,9 +76,9 @@ def to_datatree(
         sites = _generated(fit, rows, _latents(fit, groups["prior"]), jax.random.fold_in(key, 3))
         groups["prior_predictive"] = _by_chain(groups["prior"], sites)
     known_coords, known_dims = axes(fit)
-    coords = {**known_coords, **_row_names(table), **coords}
-    dims = {**known_dims, **_dims_of_rows(fit, groups, known_coords), **dims}
-    return datatree(groups, coords, dims, about(fit, seed))
+    known = {**known_coords, **_row_names(table)}, {**known_dims, **_dims_of_rows(fit, groups, known_coords)}
+    named = named_axes(_shapes(groups), known, coords, dims, {"chain", "draw", *values})
+    return datatree(groups, *named, about(fit, seed))
 
 
 def tree_of_kept(fit: TrainedProgram) -> "DataTree | None":
@@ -353,6 +354,64 @@ def axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Seque
     return {renamed(dim): values for dim, values in coords.items()}, {
         name: tuple(map(renamed, dims_of)) for name, dims_of in dims.items()
     }
+
+
+def named_axes(
+    shapes: Mapping[str, tuple[int, ...]],
+    known: tuple[Names, Names],
+    coords: Names,
+    dims: Names,
+    taken: Collection[str],
+) -> tuple[Names, Names]:
+    """(coords, dims) that are known, and in their places those that a user gives.
+
+    Args:
+        shapes: name -> shape of what has axes.
+        known: (coords, dims), as `axes` gives them.
+        coords, dims: of the user.
+        taken: what no axis may be called.
+
+    Raises:
+        DataError: names of what is not there, no list of names, or as many as do not fit; an axis called like another
+            thing.
+    """
+    for key, names in (*dims.items(), *coords.items()):
+        if isinstance(names, str) or not hasattr(names, "__len__"):
+            raise DataError(f"dims and coords take lists, and {key!r} has {names!r}: write [{names!r}].")
+    for name, names in dims.items():
+        if name not in shapes:
+            raise DataError(f"dims: there is no {name!r} whose axes could be named, but {quote_some(shapes)}.")
+        if len(names) != len(shapes[name]):
+            raise DataError(
+                f"dims: {name!r} has the shape {shapes[name]}, and {len(names)} names: [{quote_some(names)}]."
+            )
+        if refused := [dim for dim in names if dim in taken or [*names].count(dim) > 1]:
+            raise DataError(f"dims: the name {refused[0]!r} of an axis of {name!r} is taken. Choose another one.")
+    named, lengths = {**known[1], **dims}, dict[str, set[int]]()
+    for name, shape in shapes.items():
+        for dim, length in zip(named.get(name) or _numbered(name, len(shape)), shape, strict=False):
+            lengths.setdefault(dim, set()).add(length)
+    for dim, names in coords.items():
+        if dim not in lengths:
+            raise DataError(f"coords: there is no axis {dim!r}, but {quote_some(lengths)}.")
+        if len(names) not in lengths[dim]:
+            raise DataError(f"coords: {dim!r} has {len(names)} names, and the axis {min(lengths[dim])} entries.")
+    return {**known[0], **coords}, named
+
+
+def _numbered(name: str, num_axes: int) -> list[str]:
+    """Names of axes that have none, as ArviZ makes them."""
+    return [f"{name}_dim_{axis}" for axis in range(num_axes)]
+
+
+def _shapes(groups: Groups) -> dict[str, tuple[int, ...]]:
+    """Variable -> its shape, without chains and draws; the one with the most axes where groups differ."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for group, values in groups.items():
+        for name, value in values.items():
+            shape = np.shape(value)[0 if group.endswith("_data") else 2 :]
+            shapes[name] = max(shapes.get(name, ()), shape, key=len)
+    return shapes
 
 
 def class_axes(fit: TrainedProgram) -> dict[str, int]:

@@ -276,6 +276,9 @@ class Fit(TrainedProgram, Generic[Labelled]):
             prob: probability of the interval.
             dims, coords: names of the axes of a program's sites, and of the places along them: see `to_datatree`.
 
+        Raises:
+            DataError: `dims` and `coords` that do not fit the parameters.
+
         >>> import bayesgen as bg
         >>> fit = bg.fit(bg.NaiveBayes(), {"windy": [True, True, False]}, ["rain", "rain", "dry"], method=bg.Exact())
         >>> print(fit.summary().round(2).to_string())
@@ -543,7 +546,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
         several blocks), `category` and `row`, with the labels' and columns' own names as coordinates. In a program of
         one's own an axis is `class` where each entry belongs to one class, and `row` where it belongs to a training
         row; the others are called `{site}_dim_{axis}`, unless `dims` names them. Labels and categories in data are
-        codes. Attributes say how the fit came about.
+        codes, and so are the categories of parameters where columns of a block have different ones, which `summary`
+        names. Attributes say how the fit came about.
 
         Args:
             X, y: rows and labels, as `fit` takes them.
@@ -555,6 +559,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
             dims: site -> names of its axes; coords: name of an axis -> names along it, both as ArviZ takes them.
 
         Raises:
+            DataError: `dims` of no variable, and `dims` and `coords` of other numbers of names than it has axes or
+                entries.
             FitError: draws from a point estimate's posterior predictive, or from an improper prior.
             PredictionError: more numbers than half of the memory.
 

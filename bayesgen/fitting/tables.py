@@ -11,7 +11,7 @@ from bayesgen.models import LABEL
 from bayesgen.posteriors import Draws, Numbers, convergence_problems, entry_names
 from bayesgen.records import by_content
 
-from .export import Names, axes, process_posterior
+from .export import Names, axes, named_axes, process_posterior
 from .trained import TrainedProgram
 
 if TYPE_CHECKING:
@@ -25,18 +25,20 @@ def summary(fit: TrainedProgram, prob: float, dims: Names, coords: Names) -> "pd
     """One line a number: see `Fit.summary`."""
     if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
         raise PredictionError(f"summary: prob must be between 0 and 1, got {prob!r}.")
-    known_coords, known_dims = axes(fit)
-    return frame_of_numbers(
-        process_posterior(fit).numbers(float(prob)), {**known_coords, **coords}, {**known_dims, **dims}
-    )
+    numbers = process_posterior(fit).numbers(float(prob))
+    shapes = {name: np.shape(values) for name, values in next(iter(numbers.values())).items()}
+    named = named_axes(shapes, axes(fit), coords, dims, {"parameter", *numbers})
+    is_known = not any(dim.endswith("category") for dim in coords)
+    return frame_of_numbers(numbers, *named, fit.schema.categories if is_known else {})
 
 
-def frame_of_numbers(numbers: Numbers, coords: Names, dims: Names) -> "pd.DataFrame":
+def frame_of_numbers(numbers: Numbers, coords: Names, dims: Names, categories: Names) -> "pd.DataFrame":
     """A frame with a line for each number of each parameter, with the names along its axes.
 
     Args:
         numbers: column -> parameter -> array.
         coords, dims: as `export.axes` gives them.
+        categories: column -> its categories, which lines show where columns of a block have different ones.
     """
     import pandas as pd
 
@@ -51,6 +53,11 @@ def frame_of_numbers(numbers: Numbers, coords: Names, dims: Names) -> "pd.DataFr
         cells = {column: np.ravel(of_parameter[name]) for column, of_parameter in numbers.items()}
         parts.append(pd.DataFrame({**named, **cells}, index=range(size)))
     frame = pd.concat(parts, ignore_index=True)[[*labels, *numbers]]
+    if {"column", "category"} <= set(labels):
+        frame["category"] = [
+            str(categories[column][code]) if isinstance(code, int) and column in categories else code
+            for column, code in zip(frame["column"], frame["category"], strict=True)
+        ]
     return frame.fillna(dict.fromkeys(labels, ""))
 
 
@@ -103,7 +110,7 @@ def diagnosis(fit: TrainedProgram) -> Diagnosis:
         raise PredictionError("The chains are too short for diagnostics: fit with num_samples of hundreds.")
     coords, dims = axes(fit) if draws.is_identified else ({}, {})
     numbers = {name: draws.entries.by_site(value) for name, value in draws.entries.columns.items()}
-    stats, table = draws.sample_stats, frame_of_numbers(numbers, coords, dims)
+    stats, table = draws.sample_stats, frame_of_numbers(numbers, coords, dims, fit.schema.categories)
     chains, length = stats["diverging"].shape
     bfmi = np.square(np.diff(stats["energy"], axis=1)).mean(1) / stats["energy"].var(1)  # Betancourt (2016)
     depths = np.ceil(np.log2(stats["num_steps"] + 1))

@@ -139,6 +139,45 @@ def test_groups_have_the_names_of_rows_columns_and_classes(tree, sampled, rows):
     close(tree["prior"]["mean"].std(), 3, rtol=0.1)
 
 
+@pytest.mark.parametrize(
+    ("dims", "coords", "said"),
+    [
+        ({"means": ["kind"]}, {}, "there is no 'means' .* but .*'mean'"),
+        ({"mean": "kind"}, {}, r"'mean' has 'kind': write \['kind'\]"),
+        ({"mean": ["kind", "more"]}, {}, r"'mean' has the shape \(2,\), and 2 names: \['kind', 'more'\]"),
+        ({"mean": ["kind"]}, {"kind": ["one"]}, "'kind' has 1 names, and the axis 2 entries"),
+        ({"mean": ["kind"]}, {"kind": "ab"}, r"write \['ab'\]"),
+        ({"mean": ["kind"]}, {"kinds": ["one", "two"]}, "no axis 'kinds', but .*'kind'"),
+        ({"mean": ["mean"]}, {}, "'mean' of an axis of 'mean' is taken"),
+    ],
+)
+def test_names_of_axes_that_do_not_fit_are_refused(sampled, dims, coords, said):
+    for ask in (sampled.summary, sampled.to_datatree):
+        with pytest.raises(bg.DataError, match=said):
+            ask(dims=dims, coords=coords)
+
+
+def test_axes_of_parameters_may_be_called_like_columns_of_rows(sampled, rows):
+    names = {"dims": {"mean": ["x"]}, "coords": {"x": ["low", "high"]}}
+    frame = sampled.summary(**names)
+    assert frame.loc[frame["parameter"] == "mean", "x"].tolist() == ["low", "high"]
+    tree = sampled.to_datatree(*rows, **names)
+    assert tree["posterior"].coords["x"].values.tolist() == ["low", "high"] and tree["observed_data"]["x"].dims == (
+        "row",
+    )
+
+
+def test_summaries_name_the_categories_of_columns_that_share_a_block():
+    X = pd.DataFrame({"a": list("xyzx"), "b": list("uvwv")})
+    fit = bg.fit(bg.NaiveBayes(), X, list("ttss"), method=bg.MAP())
+    frame = fit.summary()
+    assert [of_column["category"].tolist() for _, of_column in frame.groupby("column")][1:] == [
+        list("xyz") * 2,
+        list("uvw") * 2,
+    ]
+    assert fit.to_datatree()["point_estimate"].coords["category"].values.tolist() == [0, 1, 2]
+
+
 def test_arviz_computes_with_all_of_them(tree, sampled):
     assert "mean[0]" in arviz_stats.summary(tree).index
     with warnings.catch_warnings():
