@@ -47,13 +47,16 @@ def case(request, sampled):
 
 
 def assert_draws_agree(draws, mean, variance, name):
-    """Means within four Monte Carlo errors, standard deviations within a tenth, where they are finite."""
+    """Means within four Monte Carlo errors, standard deviations within 15 %, where they are finite.
+
+    Those of variances, whose tails are heavy, have errors of 4 % by 2,000 draws.
+    """
     size = array_stats.mcse(draws, chain_axis=0, draw_axis=1, method="mean")
     random = np.isfinite(variance) & (variance > 0)
     assert random.any(), name
     z = (draws.mean((0, 1)) - mean)[random] / size[random]
     assert np.abs(z).max() < 4, (name, z)
-    close(draws.std((0, 1))[random], np.sqrt(variance[random]), rtol=0.1, err_msg=name)
+    close(draws.std((0, 1))[random], np.sqrt(variance[random]), rtol=0.15, err_msg=name)
 
 
 @every_sampled
