@@ -113,7 +113,6 @@ class _Estimator(BaseEstimator, abc.ABC):
             X,
             y,
             reset=reset,
-            accept_sparse=("csr", "csc") if self.__sklearn_tags__().input_tags.sparse else False,
             ensure_all_finite="allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True,
             **options,
         )
@@ -132,7 +131,16 @@ class _Estimator(BaseEstimator, abc.ABC):
         return tags
 
 
-class _Classifier(ClassifierMixin, _Estimator):
+class _WithDensity(_Estimator):
+    """An estimator that has a density of rows."""
+
+    def score_samples(self, X: Data) -> Float[np.ndarray, " n"]:
+        """Log densities of rows, log p(x)."""
+        answer: ClassPrediction = self._answer(X)
+        return answer.log_marginal
+
+
+class _Classifier(ClassifierMixin, _WithDensity):
     """A classifier by a model with classes."""
 
     def fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
@@ -194,11 +202,6 @@ class _Classifier(ClassifierMixin, _Estimator):
         """Log probabilities of the classes."""
         answer: ClassPrediction = self._answer(X)
         return answer.log_probabilities
-
-    def score_samples(self, X: Data) -> Float[np.ndarray, " n"]:
-        """Log densities of rows, log p(x)."""
-        answer: ClassPrediction = self._answer(X)
-        return answer.log_marginal
 
 
 class BayesGenClassifier(_Classifier):
@@ -363,7 +366,7 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
         return tags
 
 
-class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
+class MixtureModel(ClusterMixin, DensityMixin, _WithDensity):
     """Clusters and densities by a mixture of any model with classes.
 
     Args:
@@ -422,11 +425,6 @@ class MixtureModel(ClusterMixin, DensityMixin, _Estimator):
         """Responsibilities: probabilities of the components."""
         answer: ClassPrediction = self._answer(X)
         return answer.probabilities[:, self.order_]
-
-    def score_samples(self, X: Data) -> Float[np.ndarray, " n"]:
-        """Log densities of rows, log p(x)."""
-        answer: ClassPrediction = self._answer(X)
-        return answer.log_marginal
 
     def score(self, X: Data, y: None = None) -> float:
         """The mean log density of rows."""

@@ -10,15 +10,15 @@ from bayesgen.errors import PredictionError
 from bayesgen.models import LABEL
 from bayesgen.posteriors import Draws, Numbers, convergence_problems, entry_names
 from bayesgen.records import by_content
+from bayesgen.solvers import MAX_DEPTH
 
-from .export import Names, axes, named_axes, process_posterior
+from .export import Names, axes, named_axes, process_posterior, sampler_statistics
 from .trained import TrainedProgram
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEAST_BFMI = 0.3  # below which energies hardly move from draw to draw (Betancourt 2016)
-MAX_DEPTH = 10  # of the sampler's trees
 
 
 def summary(fit: TrainedProgram, prob: float, dims: Names, coords: Names) -> "pd.DataFrame":
@@ -113,7 +113,7 @@ def diagnosis(fit: TrainedProgram) -> Diagnosis:
     stats, table = draws.sample_stats, frame_of_numbers(numbers, coords, dims, fit.schema.categories)
     chains, length = stats["diverging"].shape
     bfmi = np.square(np.diff(stats["energy"], axis=1)).mean(1) / stats["energy"].var(1)  # Betancourt (2016)
-    depths = np.ceil(np.log2(stats["num_steps"] + 1))
+    depths = sampler_statistics(stats)["tree_depth"]
     problems = convergence_problems(draws.diagnosed, stats, entry_names(coords, dims), entries=draws.entries)
     if bfmi.min() < LEAST_BFMI:
         problems.append(f"E-BFMI is {bfmi.min():.2f} in a chain (below {LEAST_BFMI}): reparametrise")

@@ -172,11 +172,6 @@ class ProcessPosterior(Posterior):
         """The joint mode of the parameters, if it has one."""
         raise NotImplementedError
 
-    @property
-    @abc.abstractmethod
-    def sampling(self) -> str:
-        """Kind of its draws: "chains", "independent" or "none"."""
-
     @abc.abstractmethod
     def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Draws of the parameters, (chain, draw, ...): 4 x `num_draws`, or all of Markov chains; of a point one."""

@@ -34,8 +34,6 @@ class ConjugatePosterior(ProcessPosterior):
     prior: Conjugate
     statistics: SufficientStatistics
 
-    sampling = "independent"
-
     @functools.cached_property
     def program(self) -> GenerativeProgram:  # type: ignore[override]
         return self.model.bind(self.schema)

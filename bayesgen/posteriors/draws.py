@@ -329,7 +329,6 @@ class Draws(ProcessPosterior):
     sample_stats: dict[str, Any]
     components: ExchangeableComponents | None = None
     conjugate = None
-    sampling = "chains"
     refusals: ClassVar[Mapping[str, str]] = {
         "mode": "Draws do not tell the posterior mode. Use PlugIn(at='mean'), or fit with MAP() and use PlugIn().",
         "predictive": "Draws have no closed-form predictive; use rule=BMA(), which averages over them.",

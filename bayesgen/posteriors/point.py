@@ -29,7 +29,6 @@ class Point(ProcessPosterior):
     values: dict[str, Any]
     conjugate: Conjugate | None = None
     is_point = True
-    sampling = "none"
     refusals: ClassVar[Mapping[str, str]] = {
         "predictive": f"BMA averages over a posterior, and this is a point estimate (MLE or MAP). {_REMEDY}",
         "draws": f"This is a point estimate (MLE or MAP), which has no draws to average over. {_REMEDY}",

@@ -7,6 +7,7 @@ from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_sup
 from .quasi_newton import evaluator_of
 from .sampler import Sample
 from .together import sample_together
+from .trajectory import MAX_DEPTH as MAX_DEPTH
 
 __all__ = [
     "FAR_OUT",
