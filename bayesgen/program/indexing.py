@@ -8,15 +8,15 @@ of a program, and those that depend on covariates alone are evaluated for each r
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import JaxprEqn
 
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHE_ROWS, Traced, called, inner_jaxprs, over_chunks
+from bayesgen.runtime import CACHE_ROWS, Interpreter, Traced, Variable, inner_jaxprs, over_chunks
 from bayesgen.typing import Array, Int
 
 from .structure import Arrays
@@ -103,7 +103,7 @@ class CovariateIndexes:
         unknown = [_Term(None)] * (len(jaxpr.invars) - 1 - len(known))
         reader = _Reader()
         arguments = [*unknown, codes, *known]
-        reader.find(reader.read(jaxpr, function.jaxpr.consts, arguments, function.equations, function.variables))
+        reader.find(reader.read(jaxpr, function.jaxpr.consts, arguments, function.variables, function.equations))
         return reader
 
 
@@ -128,11 +128,12 @@ class _Term:
     covariates: frozenset[str] = frozenset()
     ranging: frozenset[str] = frozenset()
     operation: str = ""
-    operands: tuple["_Term", ...] = ()
+    operands: Sequence["_Term"] = ()
     lookups: tuple[_Lookup, ...] = ()
 
 
-class _Reader:
+@final
+class _Reader(Interpreter[_Term]):
     """Reads jaxprs, operation by operation.
 
     Attributes:
@@ -144,38 +145,20 @@ class _Reader:
         self.found: dict[int, _Lookup] = {}
         self.others: set[str] = set()
 
-    def read(
-        self,
-        jaxpr: Jaxpr,
-        constants: Iterable[Any],
-        arguments: Sequence[_Term],
-        equations: Iterable[JaxprEqn] | None = None,
-        results: Iterable[Var | Literal] | None = None,
-    ) -> list[_Term]:
-        """The results of a jaxpr, or some of them, and of the equations that they need."""
-        terms = dict(zip(jaxpr.constvars, map(_Term, constants), strict=True))
-        terms |= dict(zip(jaxpr.invars, arguments, strict=True))
+    def constant(self, value: Any, variable: Variable) -> _Term:
+        return _Term(value)
 
-        def term(operand: Var | Literal) -> _Term:
-            return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
-
-        for equation in jaxpr.eqns if equations is None else equations:
-            operands = tuple(map(term, equation.invars))
-            if (inner := called(equation)) is not None:
-                made = self.read(inner.jaxpr, inner.consts, operands)
-            elif any(inner_jaxprs(equation)):
-                made = self._read_within(equation, operands)
-            else:
-                lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
-                made = _results(equation, operands, lookups)
-            terms |= dict(zip(equation.outvars, made, strict=True))
-        return list(map(term, jaxpr.outvars if results is None else results))
+    def made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+        if inner_jaxprs(equation):
+            return self._read_within(equation, operands)
+        lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
+        return _results(equation, operands, lookups)
 
     def find(self, terms: Iterable[_Term]) -> None:
         """Note that the entries of lookups are used."""
         self.found |= {id(lookup): lookup for term in terms for lookup in term.lookups}
 
-    def _read_within(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Term]:
+    def _read_within(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         """Read a loop or branches, whose values are unknown."""
         name, everything = equation.primitive.name, _unknown(operands)
         self.find(operands)
@@ -187,7 +170,7 @@ class _Reader:
             self.read(jaxpr, [None] * len(jaxpr.constvars), arguments)
         return [everything] * len(equation.outvars)
 
-    def _read_scan(self, parameters: Mapping[str, Any], operands: tuple[_Term, ...]) -> list[_Term]:
+    def _read_scan(self, parameters: Mapping[str, Any], operands: Sequence[_Term]) -> list[_Term]:
         """Read a scan, again until no more covariates enter what it carries."""
         body, (start, count) = parameters["jaxpr"], _sizes_of_scan(parameters)
         constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
@@ -200,7 +183,7 @@ class _Reader:
                 return [_unknown([result]) for result in results]
             others[:count] = after
 
-    def _looked_up(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Lookup]:
+    def _looked_up(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Lookup]:
         """The lookups of a gather or a slice, axis by axis."""
         name, parameters, made = equation.primitive.name, equation.params, shaped(equation.outvars[0])
         if name == "gather" and not _fills(equation):
@@ -219,7 +202,7 @@ class _Reader:
             if term.value is not None and term.covariates
         ]
 
-    def _kept(self, equation: JaxprEqn, operands: tuple[_Term, ...]) -> list[_Lookup]:
+    def _kept(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Lookup]:
         """The lookups of operands whose entries may still be masked; those of other operands are noted as used."""
         name = equation.primitive.name
         if name == "select_n":
@@ -275,7 +258,7 @@ def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
     return [t if t.value is None else dataclasses.replace(t, value=t.value[..., axis]) for t, axis in parts]
 
 
-def _results(equation: JaxprEqn, operands: tuple[_Term, ...], lookups: tuple[_Lookup, ...]) -> list[_Term]:
+def _results(equation: JaxprEqn, operands: Sequence[_Term], lookups: tuple[_Lookup, ...]) -> list[_Term]:
     """The results of an operation."""
     name, count = equation.primitive.name, len(equation.outvars)
     if name == "select_n" and _counts_from_the_end(operands):
@@ -297,7 +280,7 @@ def _value_of(equation: JaxprEqn) -> Callable[[_Term], Any]:
     return lambda operand: operand.value
 
 
-def _counts_from_the_end(operands: tuple[_Term, ...]) -> bool:
+def _counts_from_the_end(operands: Sequence[_Term]) -> bool:
     """Whether a `select` is the one by which JAX adds the size of an axis to negative indexes."""
     if len(operands) != 3:
         return False

@@ -6,15 +6,15 @@ and polynomials that agree at enough arbitrary numbers agree everywhere.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import JaxprEqn, Var
 
-from bayesgen.runtime import Traced, called, needed_equations
+from bayesgen.runtime import Interpreter, Traced, Variable
 from bayesgen.typing import Array
 
 from .traces import shaped
@@ -69,29 +69,15 @@ class _Term(NamedTuple):
     is_separable: bool = True
 
 
-class _Reader:
+@final
+class _Reader(Interpreter[_Term]):
     """Reads jaxprs at arbitrary numbers, which are functions of the number of a draw."""
 
     def __init__(self, draw: Array) -> None:
         self._draw, self._random = draw, np.random.default_rng(0)
 
-    def read(
-        self, jaxpr: Jaxpr, constants: Iterable[Any], arguments: Iterable[_Term], results: Sequence[Var | Literal]
-    ) -> list[_Term]:
-        """Some results of a jaxpr."""
-        terms = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(_Term, constants), *arguments), strict=True))
-
-        def term(operand: Var | Literal) -> _Term:
-            return _Term(operand.val) if isinstance(operand, Literal) else terms[operand]
-
-        for equation in needed_equations(jaxpr, results):
-            operands, inner = list(map(term, equation.invars)), called(equation)
-            if inner is None:
-                made = self._made(equation, operands)
-            else:
-                made = self.read(inner.jaxpr, inner.consts, operands, inner.jaxpr.outvars)
-            terms |= zip(equation.outvars, made, strict=True)
-        return list(map(term, results))
+    def constant(self, value: Any, variable: Variable) -> _Term:
+        return _Term(value)
 
     def arbitrary(self, variable: Var) -> _Term:
         """A function of latents, replaced by positive numbers of all sizes; by zeros where its values are not real.
@@ -105,7 +91,7 @@ class _Reader:
         size = jnp.mod(frequency * self._draw + phase, 2 * math.pi) / math.pi - 1
         return _Term(10.0 ** (DECADES * size), of_latents=True)
 
-    def _made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    def made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)
         is_separable = all(t.is_separable for t in operands)
         if of_latents and not (is_separable and _multiplies(equation, operands)):

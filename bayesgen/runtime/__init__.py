@@ -17,8 +17,9 @@ from .chunking import (
     padded_size,
     table_chunks,
 )
-from .compilation import OwnedJit, Traced, called, compiled, inner_jaxprs, needed_equations
+from .compilation import OwnedJit, Traced, compiled
 from .devices import beyond_memory, carrying, check_not_forked, devices_in_use, divided, placed, requested, used
+from .jaxprs import Interpreter, Variable, inner_jaxprs, needed_equations
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
@@ -47,14 +48,15 @@ __all__ = [
     "TABLE_CELLS",
     "THREAD_CELLS",
     "VANISHING",
+    "Interpreter",
     "OwnedJit",
     "Pool",
     "Traced",
+    "Variable",
     "all_in_threads",
     "as_key",
     "bar",
     "beyond_memory",
-    "called",
     "carrying",
     "check_not_forked",
     "check_seed",

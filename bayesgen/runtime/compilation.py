@@ -1,45 +1,26 @@
 """Functions traced once: compiled for as long as an object lives, or evaluated by NumPy, operation by operation.
 
 Compiling a function of a hundred operations takes half a second, and running it a millisecond. Functions that run only
-a few times, such as the experiments by which a program is understood, are evaluated by NumPy. Operations that are not
-listed are run by JAX, one by one.
+a few times, such as the experiments by which a program is understood, are evaluated by NumPy.
 """
 
 import dataclasses
 import functools
-import string
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-import scipy.special
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayesgen.typing import ArrayOrNumber, Result
+from bayesgen.typing import Result
+
+from .by_numpy import ByNumPy
+from .jaxprs import Variable, needed_equations
 
 P = ParamSpec("P")
-Value: TypeAlias = ArrayOrNumber  # keys are JAX arrays, too
-Variable: TypeAlias = Var | Literal
-
-
-def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn]:
-    """The equations of a jaxpr on which these of its variables depend, in order."""
-    needed, equations = {var for var in results if not isinstance(var, Literal)}, []
-    for equation in reversed(jaxpr.eqns):
-        if not needed.isdisjoint(equation.outvars):
-            needed.update(var for var in equation.invars if not isinstance(var, Literal))
-            equations.append(equation)
-    return equations[::-1]
-
-
-def inner_jaxprs(equation: JaxprEqn) -> list[Jaxpr]:
-    """The bodies and branches of an equation that has them."""
-    leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr | Jaxpr))
-    closed = [leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf for leaf in leaves]
-    return [leaf for leaf in closed if isinstance(leaf, Jaxpr)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,10 +68,10 @@ class Traced:
 
     def __call__(self, *arguments: Any) -> Any:
         """The results, by NumPy."""
-        inputs: Any = self.jaxpr.jaxpr.invars
-        leaves = list(map(_as, jax.tree.leaves(arguments), inputs))
+        evaluation, jaxpr, constants = ByNumPy(), self.jaxpr.jaxpr, self.jaxpr.consts
+        leaves = map(evaluation.constant, jax.tree.leaves(arguments), jaxpr.invars)
         with np.errstate(all="ignore"):
-            found = _evaluated(self.jaxpr.jaxpr, self.equations, self.variables, self.jaxpr.consts, leaves)
+            found = evaluation.read(jaxpr, constants, leaves, self.variables, self.equations)
         return jax.tree.unflatten(jax.tree.structure(self.results), found)
 
     def traceably(self, *arguments: Any) -> Any:
@@ -106,237 +87,6 @@ class Traced:
         """
         found = track_deps_jaxpr(self.jaxpr.jaxpr, [frozenset({name}) for name in jax.tree.leaves(names)])
         return jax.tree.map(lambda place: found[place], self.results)
-
-
-def _evaluated(
-    jaxpr: Jaxpr,
-    equations: Sequence[JaxprEqn],
-    results: Sequence[Variable],
-    constants: Sequence[Value],
-    values: Sequence[Value],
-) -> list[Value]:
-    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *values), strict=True))
-
-    def value_of(operand: Variable) -> Value:
-        return _as(operand.val, operand) if isinstance(operand, Literal) else known[operand]
-
-    for equation in equations:
-        found = _results(equation, [value_of(operand) for operand in equation.invars])
-        for variable, value in zip(equation.outvars, found, strict=True):
-            known[variable] = _as(value, variable)
-    return [value_of(variable) for variable in results]
-
-
-def called(equation: JaxprEqn) -> ClosedJaxpr | None:
-    """The function that an equation calls, if it does nothing else."""
-    inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
-    return inner[0] if equation.primitive.name in _CALLS and len(inner) == 1 else None
-
-
-def _whole(closed: ClosedJaxpr, values: Sequence[Value]) -> list[Value]:
-    """All results of an inner jaxpr."""
-    jaxpr = closed.jaxpr
-    return _evaluated(jaxpr, needed_equations(jaxpr, jaxpr.outvars), jaxpr.outvars, closed.consts, values)
-
-
-def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
-    name, parameters = equation.primitive.name, equation.params
-    if (inner := called(equation)) is not None:
-        return _whole(inner, values)
-    if name in _ELEMENTWISE:
-        return [_ELEMENTWISE[name](*values)]
-    if name in _RULES and (found := _RULES[name](values, parameters)) is not None:
-        return [found]
-    found = equation.primitive.bind(*values, **parameters)
-    return found if equation.primitive.multiple_results else [found]
-
-
-_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
-
-
-def _as(value: Any, variable: Variable) -> Value:
-    """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
-    dtype = variable.aval.dtype  # type: ignore[attr-defined]
-    return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
-
-
-def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> Value:
-    """The quotient; of integers, rounded towards zero."""
-    if numerator.dtype.kind == "f":
-        return numerator / denominator
-    return (numerator - np.fmod(numerator, denominator)) // denominator
-
-
-_ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
-    "abs": np.abs,
-    "add": np.add,
-    "and": np.bitwise_and,
-    "asinh": np.arcsinh,
-    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
-    "copy": np.asarray,
-    "cos": np.cos,
-    "digamma": scipy.special.psi,
-    "div": _quotient,
-    "eq": np.equal,
-    "erf": scipy.special.erf,
-    "erf_inv": scipy.special.erfinv,
-    "erfc": scipy.special.erfc,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "floor": np.floor,
-    "ge": np.greater_equal,
-    "gt": np.greater,
-    "is_finite": np.isfinite,
-    "le": np.less_equal,
-    "lgamma": scipy.special.gammaln,
-    "log": np.log,
-    "log1p": np.log1p,
-    "logistic": scipy.special.expit,
-    "lt": np.less,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mul": np.multiply,
-    "ne": np.not_equal,
-    "neg": np.negative,
-    "not": np.invert,
-    "or": np.bitwise_or,
-    "pow": np.power,
-    "rem": np.fmod,
-    "sign": np.sign,
-    "sin": np.sin,
-    "sinh": np.sinh,
-    "sqrt": np.sqrt,
-    "square": np.square,
-    "stop_gradient": np.asarray,
-    "sub": np.subtract,
-    "tanh": np.tanh,
-}
-
-
-def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int | np.integer]) -> np.ndarray:
-    sizes = dict(zip(axes, x.shape, strict=True))
-    return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
-
-
-def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray | None:
-    if any(low < 0 or high < 0 or inside for low, high, inside in edges):
-        return None
-    return np.pad(x, [(int(low), int(high)) for low, high, _ in edges], constant_values=filling)
-
-
-def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> Value:
-    """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
-    contracted, batches = dimension_numbers
-    letters = iter(string.ascii_letters)
-    of_left = [next(letters) for _ in range(left.ndim)]
-    of_right = [next(letters) for _ in range(right.ndim)]
-    for pairs in (contracted, batches):
-        for one, other in zip(*pairs, strict=True):
-            of_right[other] = of_left[one]
-    summed = {of_left[axis] for axis in contracted[0]}
-    first = [of_left[axis] for axis in batches[0]]
-    others = [letter for letter in (*of_left, *of_right) if letter not in summed and letter not in first]
-    return np.einsum(f"{''.join(of_left)},{''.join(of_right)}->{''.join((*first, *others))}", left, right)
-
-
-def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    """Slices of an array at indices, whose last axis has an index for each of some axes of the array."""
-    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
-    batch_shape, dropped = indices.shape[:-1], (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    kept = [axis for axis in range(operand.ndim) if axis not in dropped]
-    is_inside, places = np.ones(batch_shape, bool), []
-
-    def along(number: np.ndarray, axis: int, num_axes: int) -> np.ndarray:
-        return number.reshape([-1 if place == axis else 1 for place in range(num_axes)])
-
-    for axis, size in enumerate(operand.shape):
-        start = np.zeros((1,) * len(batch_shape), int)
-        if axis in numbers.start_index_map:
-            given, most = indices[..., numbers.start_index_map.index(axis)], size - sizes[axis]
-            is_inside &= (given >= 0) & (given <= most)
-            start = np.clip(given, 0, most)
-        elif axis in numbers.operand_batching_dims:
-            batch = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
-            start = along(np.arange(size), batch, len(batch_shape))
-        start = start.reshape(start.shape + (1,) * len(kept))
-        if axis in kept:
-            start = start + along(np.arange(sizes[axis]), kept.index(axis), len(kept))
-        places.append(start)
-    found = operand[tuple(places)]
-    found = np.broadcast_to(found, (*batch_shape, *found.shape[len(batch_shape) :]))
-    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
-        shown = is_inside.reshape(batch_shape + (1,) * len(kept))
-        found = np.where(shown, found, _filling(operand.dtype, parameters["fill_value"]))
-    return np.moveaxis(found, range(len(batch_shape), found.ndim), numbers.offset_dims)
-
-
-def _cholesky(matrices: np.ndarray) -> np.ndarray | None:
-    """The factors of matrices with positive eigenvalues, of which the lower triangle is read; None of others."""
-    return np.linalg.cholesky(matrices) if (np.linalg.eigvalsh(matrices) > 0).all() else None
-
-
-def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
-    """The solutions of triangular systems; None of singular ones, and of unusual forms."""
-    is_usual = parameters["left_side"] and not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
-    if not is_usual or not np.diagonal(matrices, axis1=-2, axis2=-1).all():
-        return None
-    triangle = np.tril(matrices) if parameters["lower"] else np.triu(matrices)
-    return np.linalg.solve(np.swapaxes(triangle, -1, -2) if parameters["transpose_a"] else triangle, right)
-
-
-def _filling(dtype: np.dtype, stated: float | None) -> float:
-    """The value of a gather outside of its array: as stated or, as in JAX, NaN or an extreme integer."""
-    if stated is not None or dtype.kind in "fc":
-        return np.nan if stated is None else stated
-    return dtype.kind == "b" or (np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
-
-
-def _cumulative(function: Callable[..., np.ndarray]) -> "Rule":
-    def rule(values: Sequence[Value], parameters: Mapping[str, Any]) -> np.ndarray:
-        (x,), axis = values, parameters["axis"]
-        return np.flip(function(np.flip(x, axis), axis), axis) if parameters["reverse"] else function(x, axis)
-
-    return rule
-
-
-def _reduction(function: Callable[..., Value]) -> "Rule":
-    return lambda values, parameters: function(values[0], axis=tuple(parameters["axes"]))
-
-
-Rule: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], Any]
-_RULES: Mapping[str, Rule] = {
-    "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
-    "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
-    "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
-    "cholesky": lambda values, p: _cholesky(values[0]),
-    "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
-    "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
-    "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
-    "cummax": _cumulative(np.maximum.accumulate),
-    "cumprod": _cumulative(np.cumprod),
-    "cumsum": _cumulative(np.cumsum),
-    "dot_general": lambda values, p: _dot(values[0], values[1], p["dimension_numbers"]),
-    "gather": lambda values, p: _gathered(values[0], values[1], p),
-    "integer_pow": lambda values, p: values[0] ** p["y"],
-    "iota": lambda values, p: _broadcast(np.arange(p["shape"][p["dimension"]]), p["shape"], [p["dimension"]]),
-    "pad": lambda values, p: _pad(values[0], values[1], p["padding_config"]),
-    "reduce_and": _reduction(np.all),
-    "reduce_max": _reduction(np.max),
-    "reduce_min": _reduction(np.min),
-    "reduce_or": _reduction(np.any),
-    "reduce_prod": _reduction(np.prod),
-    "reduce_sum": _reduction(np.sum),
-    "reshape": lambda values, p: values[0].reshape(p["new_sizes"]),
-    "rev": lambda values, p: np.flip(values[0], p["dimensions"]),
-    "select_n": lambda values, p: np.where(values[0], values[2], values[1]) if len(values) == 3 else None,
-    "slice": lambda values, p: values[0][
-        tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or [1] * values[0].ndim))
-    ],
-    "sort": lambda values, p: np.sort(values[0], p["dimension"]) if len(values) == 1 else None,
-    "squeeze": lambda values, p: np.squeeze(values[0], tuple(p["dimensions"])),
-    "triangular_solve": lambda values, p: _solved(values[0], values[1], p),
-    "transpose": lambda values, p: np.transpose(values[0], p["permutation"]),
-}
 
 
 @runtime_checkable
