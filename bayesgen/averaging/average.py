@@ -11,6 +11,7 @@ from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, ProgramProblem, Summaries, fit, prepare
 from bayesgen.models import Mixture
+from bayesgen.prediction import warn_of_few_draws
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
 from bayesgen.typing import Data, Float, Seed, Values
@@ -139,9 +140,14 @@ class HeldOutWeighting(Weighting):
             raise FitError(f"These weights are learned on {of} of rows left out: give {given}.")
         _check_scored(fits, with_labels)
         if self.folds is None:
-            return np.stack([held_out_scores(fit, X, y) for fit in fits], axis=1)
-        places = assign_folds(X, self.folds, self.seed)
-        return np.stack([cross_validated_scores(fit, X, y, places) for fit in fits], axis=1)
+            scores = [held_out_scores(fit, X, y) for fit in fits]
+        else:
+            places = assign_folds(X, self.folds, self.seed)
+            scores = [cross_validated_scores(fit, X, y, places) for fit in fits]
+        for index, of_member in enumerate(scores):
+            if of_member.pareto_k is not None:
+                warn_of_few_draws(of_member.pareto_k, by=f"Member {index}: ")
+        return np.stack([of_member.given_row for of_member in scores], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)

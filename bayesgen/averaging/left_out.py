@@ -7,7 +7,7 @@ import scipy.special
 from bayesgen.data import Rows, read_table, response_values
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import Fit, encoded_rows
-from bayesgen.prediction import BMA, PlugIn, Rule, scores_by, scores_without
+from bayesgen.prediction import BMA, PlugIn, RowScores, Rule, scores_by, scores_without
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
@@ -91,15 +91,13 @@ def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, 
     return weights / weights.sum()
 
 
-def held_out_scores(fit: Fit, X: Data, y: Values | None) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i) of rows that the fit has not seen; log p(x_i) where there are no labels."""
-    return scores_by(fit, _rule_of(fit), _scored_rows(fit, X, y))[0]
+def held_out_scores(fit: Fit, X: Data, y: Values | None) -> RowScores:
+    """Log scores of rows that the fit has not seen."""
+    return scores_by(fit, _rule_of(fit), _scored_rows(fit, X, y))
 
 
-def cross_validated_scores(
-    fit: Fit, X: Data, y: Values | None, folds: Int[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """log p(y_i | x_i), each row predicted from the other folds; log p(x_i) where there are no labels.
+def cross_validated_scores(fit: Fit, X: Data, y: Values | None, folds: Int[np.ndarray, " n"]) -> RowScores:
+    """Log scores of rows, each predicted from the other folds.
 
     Args:
         fit: a fit of these rows; its prior is kept, including hyperparameters from the scale of columns.

@@ -27,7 +27,7 @@ from bayesgen.fitting import (
 )
 from bayesgen.fitting import fit as learned
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
-from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without
+from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
 from bayesgen.program import log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import table_chunks
@@ -153,7 +153,7 @@ def leave_one_out(
         result = _by_draws(fit, rows)
         assert result.pareto_k is not None
         is_unsure = (result.pareto_k > MAX_K) & refit
-        anew = scores_without(fit, rule, rows, np.where(is_unsure, np.arange(rows.num_rows), -1))
+        anew = scores_without(fit, rule, rows, np.where(is_unsure, np.arange(rows.num_rows), -1)).given_row
         log_scores, tails = np.where(is_unsure, anew, result.log_scores), np.where(is_unsure, 0.0, result.pareto_k)
         return dataclasses.replace(result, log_scores=log_scores, pareto_k=tails)
     if fit.summaries is None:
@@ -162,9 +162,10 @@ def leave_one_out(
         check_trained_on(fit, rows)
     if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
-    in_sample = scores_by(fit, rule, rows)[0]
     codes = np.arange(rows.num_rows) if folds is None else np.unique(folds, return_inverse=True)[1]
-    return LeaveOneOut(scores_without(fit, rule, rows, codes, (DataError, FitError)), in_sample)
+    log_joint = table_by(fit, rule, rows)
+    in_sample = scores_by(fit, rule, rows, log_joint).given_row
+    return LeaveOneOut(scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row, in_sample)
 
 
 def _of_examples(fit: ConceptFit, X: Any, y: Any, is_plain: bool) -> LeaveOneOut:

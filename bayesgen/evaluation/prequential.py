@@ -236,5 +236,5 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
                 fit = method.trained(sets.model, learned, position, False)
             except (DataError, FitError):  # there is no estimate yet
                 continue
-            (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)
+            (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
     return log_scores, joint

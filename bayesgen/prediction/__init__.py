@@ -5,12 +5,15 @@ from .answers import joined as joined
 from .answers import named_classes as named_classes
 from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
+from .averages import warn_of_few_draws as warn_of_few_draws
 from .batches import of_set as of_set
 from .bma import BMA
 from .conditional_average import ConditionalAverage
+from .left_out import RowScores as RowScores
 from .left_out import refitted as refitted
 from .left_out import scores_by as scores_by
 from .left_out import scores_without as scores_without
+from .left_out import table_by as table_by
 from .plug_in import PlugIn
 from .predicting import answer as answer
 from .predicting import answer_of_rows as answer_of_rows

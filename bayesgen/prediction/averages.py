@@ -194,6 +194,7 @@ def warn_of_few_draws(
     k: Float[np.ndarray, " n"],
     is_robust: Bool[np.ndarray, " n"] | None = None,
     index: "pd.Index | None" = None,
+    by: str = "",
 ) -> None:
     """Warn once of rows whose averages few draws dominate, and say whether their answers are robust.
 
@@ -201,6 +202,7 @@ def warn_of_few_draws(
         k: Pareto's k of each row.
         is_robust: whether its answer is the same in both extremes, see `are_robust`; None where that is unknown.
         index: names of the rows; None for their positions.
+        by: whose averages they are, in front of the message.
     """
     decided, unknown = k > MAX_K, int(np.isnan(k).sum())
     if not decided.any():
@@ -217,7 +219,7 @@ def warn_of_few_draws(
             "draws count or not: labels hold, log_marginal and standard errors may not."
         )
     text += f" {unknown} more have uneven weights and were not looked at." if unknown else ""
-    warn(f"{text} Use Exact() where the model has a closed form, or more draws.", ConvergenceWarning)
+    warn(f"{by}{text} Use Exact() where the model has a closed form, or more draws.", ConvergenceWarning)
 
 
 def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:

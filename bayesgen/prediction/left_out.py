@@ -1,8 +1,9 @@
 """Log scores of rows, and of rows that are left out of the training rows of a fit."""
 
+import contextlib
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,23 +32,37 @@ from .rule import Rule
 FEW_FOLDS = 32  # whose fits take less time than compiling one function for all (0.3 to 1 s): `left_out` in benchmarks
 
 
-def scores_by(fit: Fit, rule: Rule, rows: Rows) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """log p(y | x) and log p(x, y) of rows by a fit, as `scores_of`; y may be a number, and x given and not modelled.
+class RowScores(NamedTuple):
+    """Log scores of rows: log p(y | x); log p(x, y), NaN where x is not modelled; tail indices, if draws are weighted.
 
-    Where x is not modelled, log p(x, y) is NaN.
+    Of rows without a label both scores are log p(x).
     """
-    response = fit.concrete.response
+
+    given_row: Float[np.ndarray, " n"]
+    joint: Float[np.ndarray, " n"]
+    pareto_k: Float[np.ndarray, " n"] | None = None
+
+
+def table_by(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K"] | None:
+    """The table of log-joints that alone makes the answer by a rule; None where the answer takes more."""
+    if fit.concrete.response is not None or rule.closed_at is None or not fit.posterior.can(rule.closed_at):
+        return None
+    return fit.log_joint(rows, at=rule.closed_at)
+
+
+def scores_by(fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] | None = None) -> RowScores:
+    """Log scores of rows by a fit; y may be a number, and x given and not modelled. `table` is `table_by`, if known."""
+    response, tails = fit.concrete.response, None
     if response is not None:
         answer = rule.respond(fit, response.without(rows))
         given_row = np.asarray(answer.log_density(response.values(rows)))
-        return given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal)
-    prediction = rule.apply(fit, rows)
-    marginal = np.asarray(prediction.log_marginal)
-    if rows.labels is None:
-        return marginal, marginal
-    impossible = np.isneginf(marginal)[:, None]
-    table = np.where(impossible, -np.inf, prediction.log_probabilities + np.where(impossible, 0.0, marginal[:, None]))
-    return scores_of(table, np.asarray(rows.labels))
+        return RowScores(given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal))
+    table = table_by(fit, rule, rows) if table is None else table
+    if table is None:
+        prediction = rule.apply(fit, rows)
+        marginal, tails = np.asarray(prediction.log_marginal)[:, None], prediction.pareto_k
+        table = np.where(np.isneginf(marginal), -np.inf, prediction.log_probabilities + marginal)
+    return RowScores(*scores_of(table, None if rows.labels is None else np.asarray(rows.labels)), tails)
 
 
 def scores_without(
@@ -55,9 +70,10 @@ def scores_without(
     rule: Rule,
     rows: Rows,
     folds: Int[np.ndarray, " n"],
-    skipped: type[Exception] | tuple[type[Exception], ...] = (),
-) -> Float[np.ndarray, " n"]:
-    """log p(y | x) of the rows of each fold by the fit of all others, as `scores_of`.
+    skipped: tuple[type[Exception], ...] = (),
+    table: Float[np.ndarray, "n K"] | None = None,
+) -> RowScores:
+    """Log scores of the rows of each fold by the fit of all others.
 
     Fits in closed form take the rows of the fold out of their statistics, all folds in one compiled call. Other fits,
     and those without one of a few folds, are made again.
@@ -68,23 +84,23 @@ def scores_without(
         rows: its training rows, with labels and weights.
         folds: the fold of each row; -1 for rows that are never left out, whose score is NaN.
         skipped: errors of fits without a fold for which its scores are NaN; others are raised.
+        table: the `table_by` of the rows, if it is known.
     """
     numbers = np.flatnonzero(np.bincount(folds[folds >= 0]))
     if _is_closed(fit, rule, rows):
-        table = _table_of_others(fit, rule, rows) if len(numbers) == rows.num_rows else None
-        if table is not None:
-            return scores_of(table, np.asarray(rows.codes))[0]
+        of_others = _table_of_others(fit, rule, rows, table) if len(numbers) == rows.num_rows else None
+        if of_others is not None:
+            return RowScores(*scores_of(of_others, np.asarray(rows.codes)))
         if len(numbers) > FEW_FOLDS:
             return _closed_scores(fit, rule, rows, folds)
-    scores = np.full(rows.num_rows, np.nan)
+    scores = np.full((3, rows.num_rows), np.nan)
     for fold in numbers:
         is_out = folds == fold
-        try:
+        with contextlib.suppress(*skipped):
             rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
-        except skipped:
-            continue
-        scores[is_out] = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))[0]
-    return scores
+            given_row, joint, tails = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))
+            scores[:, is_out] = given_row, joint, np.full(len(joint), np.nan) if tails is None else tails
+    return RowScores(*scores)
 
 
 def refitted(fit: Fit, rows: Rows) -> Fit:
@@ -100,7 +116,9 @@ def _is_closed(fit: Fit, rule: Rule, rows: Rows) -> bool:
     return why_not_closed(fit.concrete, fit.schema, fit.method, fit.summaries.statistics, rows) is None
 
 
-def _table_of_others(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K"] | None:
+def _table_of_others(
+    fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] | None
+) -> Float[np.ndarray, "n K"] | None:
     """Log-joints of rows, each by the exact posterior of all others; None where a family has no short form of them."""
     if rule.closed_at != "predictive" or not isinstance(fit.posterior, ConjugatePosterior):
         return None
@@ -121,13 +139,14 @@ def _table_of_others(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K
         own.append(np.sum(known, axis=0))
     counts = np.repeat(conjugate.class_prior.concentration[None], rows.num_rows, axis=0)
     log_class_probs = np.log(counts / counts.sum(1, keepdims=True))
-    table, places = fit.log_joint(rows, at="predictive") - log_class_probs, np.arange(rows.num_rows)
+    table = (fit.log_joint(rows, at="predictive") if table is None else table) - log_class_probs
+    places = np.arange(rows.num_rows)
     table[places, codes] = np.concatenate(own)
     counts[places, codes] -= weights
     return table + np.log(counts / counts.sum(1, keepdims=True))
 
 
-def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> RowScores:
     """Scores of left-out rows, each fold taken out of the statistics of all rows; NaN of all other rows."""
     assert fit.summaries is not None and rule.closed_at is not None
     order = np.argsort(folds, kind="stable")[np.count_nonzero(folds < 0) :]
@@ -150,9 +169,9 @@ def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"
     with jax.enable_x64(True):
         tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, num_sets_at_once(sizes.max() * cells))
     codes = None if rows.labels is None else np.asarray(rows.labels)[order]
-    scores = np.full(rows.num_rows, np.nan)
-    scores[order] = np.where(is_unknown[fold], np.nan, scores_of(tables[fold, position], codes)[0])
-    return scores
+    scores = np.full((2, rows.num_rows), np.nan)
+    scores[:, order] = np.where(is_unknown[fold], np.nan, scores_of(tables[fold, position], codes))
+    return RowScores(*scores)
 
 
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))

@@ -98,6 +98,9 @@ def test_what_cannot_be_compared_is_refused(X, fits):
     close(bg.average([fits[1], drawn[0]]).weights, bg.average([fits[1], fits[0]]).weights, rtol=1e-9)
     with pytest.raises(bg.FitError, match="the means of columns differ"):
         bg.average([fits[1], drawn[1]])
+    with pytest.warns(bg.ConvergenceWarning, match=r"Member 1: In \d of 3 rows .*few draws decide") as warned:
+        bg.average([fits[1], drawn[0]], weights="stacking", X=X[:3] * [[1], [1], [9]], folds=None)
+    assert len(warned) == 1
     holed = X.copy()
     holed[3, 1] = np.nan
     missing = bg.fit(bg.ProbabilisticPCA(1), holed, method=bg.MLE())

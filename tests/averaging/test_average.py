@@ -226,7 +226,7 @@ def test_leave_one_out_is_refitting_with_the_prior_kept(fits, data):
     from bayesgen.averaging.left_out import cross_validated_scores
 
     (X, y), fit = data, fits[0]
-    scores = cross_validated_scores(fit, X, y, np.arange(len(y)))
+    scores = cross_validated_scores(fit, X, y, np.arange(len(y))).given_row
     kept = bg.GenerativeClassifier([("real", fit.prior["real"], ["x0", "x1"])], class_prior=fit.prior["class"])
     for row in (0, 17):
         rest = np.arange(len(y)) != row
