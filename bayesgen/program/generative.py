@@ -122,12 +122,12 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     (3,)
 
     The values that the function reads belong to the program: its closure, its defaults, the globals that it names, and
-    what the functions among these read. They are compared by content (see `bayesgen.program.pytree`), when the program
-    is made and at each `fit`; a changed value makes another program, and a fit refuses to run its program after such a
-    change. Programs are equal if their functions have equal code and equal values and the labels and classes are the
-    same: the cell of a notebook that is run again makes an equal program, and nothing is compiled again. A function
-    that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself, and
-        changes of such a value are not noticed.
+    what the functions among these read. They are compared by content (see `bayesgen.program.fingerprint`), when the
+    program is made and at each `fit`; a changed value makes another program, and a fit refuses to run its program after
+    such a change. Programs are equal if their functions have equal code and equal values and the labels and classes
+    are the same: the cell of a notebook that is run again makes an equal program, and nothing is compiled again. A
+    function that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself,
+    and changes of such a value are not noticed.
     """
 
     function: Callable[..., object]

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
-from bayesgen.program.pytree import changed_names, function_fingerprint
+from bayesgen.program.fingerprint import changed_names, function_fingerprint
 
 SOURCE = """
 def function(n):

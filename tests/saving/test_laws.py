@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer, StandardScaler
 
 import bayesgen as bg
-from bayesgen.program.pytree import _text, function_fingerprint
+from bayesgen.program.fingerprint import as_text, function_fingerprint
 from bayesgen.records import _same
 from bayesgen.saving.codec import Encoder, decoded
 from tests.models.cases import CASES, OPEN
@@ -206,7 +206,7 @@ def defined(values):
 
 
 def test_fingerprints_are_texts_without_addresses_and_order():
-    text = _text(function_fingerprint(scaled))
+    text = as_text(function_fingerprint(scaled))
     assert "0x" not in text and "frozenset" in text
     one, other = (defined(values) for values in ({"a", "b", 8, 0}, {0, 8, "b", "a"}))
     assert function_fingerprint(one) == function_fingerprint(other)
