@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import scipy.special
-from numpyro.distributions.transforms import CholeskyTransform, LowerCholeskyAffine, Transform
+from numpyro.distributions.transforms import CholeskyTransform, Transform
 
 from bayesgen.data import REAL
 from bayesgen.errors import ModelError
@@ -20,13 +20,21 @@ from bayesgen.statistics import (
     MultivariateNormalLikelihood,
     PatternMoments,
     RowDensity,
+    inverse_lower,
     namespace,
     validation_of,
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Key, ParameterTables, Traits, check_axes
-from .coordinates import InverseFactor, moved
+from .coordinates import (
+    InverseWishartWhitening,
+    NormalByWhitening,
+    RelativeFactor,
+    ToWhitening,
+    Unwhitening,
+    moved,
+)
 from .covariances import JointNormalFamily, check_ranks, check_scale
 from .hyperparameters import (
     ANONYMOUS,
@@ -234,35 +242,46 @@ class NormalInverseWishart(JointNormalFamily):
         square = (*shared, dimension, dimension)
         matrix = jnp.reshape(self.scale, square) if self.pooling.tied else jnp.broadcast_to(self.scale, square)
         df = jnp.reshape(self.df, ()) if self.pooling.tied else jnp.broadcast_to(self.df, shared)
-        root = jnp.linalg.cholesky(matrix)
-        prior = dist.InverseWishartCholesky(df, scale_tril=root, validate_args=validation_of(root))
-        prior = prior if self.near is None else moved(prior, InverseFactor(self.near[1]))
-        scale_tril = numpyro.sample(f"{name}_scale_tril", prior.to_event(len(shared)))
-        root = jnp.broadcast_to(scale_tril, (*classes, dimension, dimension))
-        factor = root / jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
+        root, site = jnp.linalg.cholesky(matrix), f"{name}_scale_tril"
+        weight = jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
         location = jnp.broadcast_to(self.location, self.batch_shape)
-        means = dist.MultivariateNormal(location, scale_tril=factor, validate_args=validation_of(factor))
-        means = means if self.near is None else moved(means, LowerCholeskyAffine(self.near[0], root))
+        means: dist.Distribution
+        if self.near is None:
+            prior = dist.InverseWishartCholesky(df, scale_tril=root, validate_args=validation_of(root))
+            sampled = numpyro.sample(site, prior.to_event(len(shared)))
+            factor = jnp.broadcast_to(sampled, (*classes, dimension, dimension)) / weight
+            means = dist.MultivariateNormal(location, scale_tril=factor, validate_args=validation_of(factor))
+            scale_tril = sampled
+        else:
+            near_mean, near_whitening = self.near
+            prior = moved(InverseWishartWhitening(df, scale_tril=root), RelativeFactor(near_whitening))
+            sampled = numpyro.sample(site, prior.to_event(len(shared)))
+            whitening = jnp.broadcast_to(sampled, (*classes, dimension, dimension))
+            means = moved(NormalByWhitening(location, weight * whitening), Unwhitening(near_mean, whitening))
+            scale_tril = inverse_lower(sampled)
         mean = numpyro.sample(f"{name}_mean", means.to_event(len(classes)))
-        covariance = numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
-        return {"mean": mean, "covariance": covariance, "scale_tril": scale_tril}
+        numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
+        return {"mean": mean, "scale_tril": sampled}
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """Coordinates that are nearly independent whatever the number of rows.
 
-        Means are standardised by their covariance, and its factor is relative to a factor near it: `InverseFactor`.
+        The site of the covariance holds the inverse of its Cholesky factor, relative to one near it: `RelativeFactor`.
+        Means are standardised by their covariance. So no factor is inverted where the density is evaluated.
         """
-        return self.replace(near=(parameters["mean"], np.linalg.cholesky(parameters["covariance"])))
+        return self.replace(near=(parameters["mean"], inverse_lower(np.linalg.cholesky(parameters["covariance"]))))
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
-        """The Cholesky factor is sampled; the covariance is the parameter."""
-        return {"scale_tril": ("covariance", CholeskyTransform())}
+        """The Cholesky factor is sampled, or its inverse; the covariance is the parameter."""
+        return {"scale_tril": ("covariance", CholeskyTransform() if self.near is None else ToWhitening())}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         mean = parameters["mean"][labels]
+        if self.near is not None:
+            return NormalByWhitening(mean, jnp.broadcast_to(factor, (*mean.shape, mean.shape[-1])))
         return dist.MultivariateNormal(mean, scale_tril=factor, validate_args=validation_of(factor))
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:

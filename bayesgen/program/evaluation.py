@@ -82,11 +82,11 @@ class LatentValue(NamedTuple):
     at_pole: Bool[Array, ""] | bool = False
 
 
-def at_free(distribution: dist.Distribution, free: Float[Array, "..."]) -> LatentValue:
-    """The `LatentValue` of a site at an unconstrained value."""
+def at_free(distribution: dist.Distribution, free: Float[Array, "..."], known: Array | None = None) -> LatentValue:
+    """The `LatentValue` of a site at an unconstrained value, whose constrained value may be known."""
     transform, prior = biject_to(distribution.support), _with_poles(distribution)
     if prior is None:
-        value = transform(free)
+        value = transform(free) if known is None else known
         return LatentValue(
             value, distribution.log_prob(value).sum(), jnp.sum(transform.log_abs_det_jacobian(free, value))
         )
@@ -405,6 +405,7 @@ def _latent_value(message: Message, free: Float[Array, "..."] | None) -> LatentV
     """The value of a latent site or a factor, scale honoured; `free` is its unconstrained value, if given."""
     if free is None:
         return LatentValue(message["value"], log_prob(message).sum(), jnp.zeros(()))
-    latent, scale = at_free(message["fn"], free), 1.0 if message["scale"] is None else message["scale"]
+    latent = at_free(message["fn"], free, message["value"])
+    scale = 1.0 if message["scale"] is None else message["scale"]
     scaled = scale * latent.log_prob if jnp.ndim(scale) == 0 else log_prob(message).sum()
     return latent._replace(log_prob=scaled)

@@ -8,6 +8,7 @@ from .arrays import (
     filled,
     flatten_rows,
     holds_anywhere,
+    inverse_lower,
     is_traced,
     log_diagonal,
     log_factorial,
@@ -46,7 +47,7 @@ from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .moments import class_moments
-from .multivariate_normal import MultivariateNormalLikelihood, expected_moments
+from .multivariate_normal import MultivariateNormalLikelihood, WhitenedNormalLikelihood, expected_moments
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
 from .passes import Classes, Sample, class_counts, class_weights
 from .patterns import PatternMoments
@@ -85,6 +86,7 @@ __all__ = [
     "SufficientStatistics",
     "Summary",
     "Sums",
+    "WhitenedNormalLikelihood",
     "any_of",
     "as_float",
     "bin_moments",
@@ -107,6 +109,7 @@ __all__ = [
     "flat_edges",
     "flatten_rows",
     "holds_anywhere",
+    "inverse_lower",
     "is_traced",
     "last_given_rest",
     "log_diagonal",

@@ -257,16 +257,19 @@ class MultivariateNormalLikelihood(Likelihood):
         Where cells are missing, the marginal likelihood of the observed cells, group by group.
         """
         loc, scale_tril = parameters["loc"], parameters["scale_tril"]
+        xp = namespace(loc, scale_tril, summary.mean)
         if isinstance(summary, PatternMoments):
-            is_traced = namespace(loc, scale_tril, summary.mean) is jnp
-            return (traced_log_likelihood if is_traced else log_likelihood_of_groups)(loc, scale_tril, summary)
-        xp, whiten = namespace(loc, scale_tril, summary.mean), inverse_lower(scale_tril)
+            return (traced_log_likelihood if xp is jnp else log_likelihood_of_groups)(loc, scale_tril, summary)
+        whiten = self._whitening(parameters)
         count = trailing(summary.count, whiten.ndim - 2)
         shift = xp.einsum("...ij,...j->...i", whiten, summary.mean - loc)
         spread = xp.einsum("...ij,...jk,...ik->...", whiten, summary.scatter, whiten)
-        half_log_det = log_diagonal(scale_tril)
-        constant = count * (half_log_det + 0.5 * LOG_2PI * loc.shape[-1])
+        constant = count * (0.5 * LOG_2PI * loc.shape[-1] - log_diagonal(whiten))
         return xp.asarray(summary.log_base - constant - 0.5 * (spread + count * (shift**2).sum(-1)))
+
+    def _whitening(self, parameters: Parameters) -> Float[Array, "... D D"]:
+        """Inverses of the Cholesky factors."""
+        return inverse_lower(parameters["scale_tril"])
 
     def density(self, parameters: Parameters) -> "MultivariateNormalDensity":
         """Invert the Cholesky factors once."""
@@ -368,6 +371,14 @@ def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]
     """Pairs of columns, and by what a quadratic form weighs their products."""
     first, second = np.triu_indices(dimension)
     return first, second, np.where(first == second, 0.5, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class WhitenedNormalLikelihood(MultivariateNormalLikelihood):
+    """Jointly normal columns. Parameters: `loc`, `scale_tril`, and its inverse `whitening`, (K, *extra, D, D)."""
+
+    def _whitening(self, parameters: Parameters) -> Float[Array, "... D D"]:
+        return parameters["whitening"]
 
 
 # Jointly normal columns whose covariance is of low rank but for a diagonal: a few factors, and noise.
