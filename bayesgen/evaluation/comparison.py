@@ -4,9 +4,8 @@ import functools
 import json
 import math
 import platform
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, field, replace
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -22,6 +21,7 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
 from bayesgen.prediction import (
     BMA,
+    EVERYWHERE,
     ClassTarget,
     ContinuousPrediction,
     ContinuousTarget,
@@ -45,8 +45,10 @@ from .answers import (
     score_rows,
     score_table,
 )
+from .training_sets import attempted
 
 Pair: TypeAlias = tuple[Method, Rule]
+TRUTH = "truth"  # name of the model that is the true process
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
 
@@ -174,42 +176,46 @@ class Comparison:
         The coordinates `model`, `method` and `rule` are along `pair`. Values of refused pairs are NaN. Without labels
         there are no `predictions`.
         """
-        keys = [answer.key for answer in self.answers]
-        pair: dict[str, Any] = {"pair": [" · ".join(key.values()) for key in keys]}
-        pair |= {name: ("pair", [key[name] for key in keys]) for name in keys[0]}
+        scores = by_pair(self.table.drop(columns="refused"))
         row = {"row": self.rows} | {
-            name: ("row", values) for name, values in self.target.truth_columns(slice(None)).items()
+            name: ("row", values) for name, values in self.target.truth_columns(EVERYWHERE).items()
         }
-        columns = self.table.drop(columns=[*keys[0], "refused"]).astype(float)
-        log_scores = self._of_pairs([one.log_scores for one in self.scored])
-        groups = {
-            "scores": xarray.Dataset({str(n): ("pair", values.to_numpy()) for n, values in columns.items()}, pair),
-            "log_scores": xarray.Dataset({"log_score": (("pair", "row"), log_scores)}, pair | row),
-        }
-        arrays = [self.target.arrays(one.answer.prediction, one.row_scores) for one in self.scored]
-        if arrays and arrays[0]:
-            variables = {
-                name: (("pair", "row", *axes), self._of_pairs([of_answer[name][1] for of_answer in arrays]))
-                for name, (axes, _) in arrays[0].items()
-            }
-            groups["predictions"] = xarray.Dataset(variables, pair | row | self.target.coordinates)
-        tree = xarray.DataTree.from_dict(groups)
-        tree.attrs |= {
-            "config": json.dumps(plain(self.config)),
-            "versions": json.dumps(plain(self.versions)),
-        }
-        return tree
+        coords: dict[Any, Any] = {**scores.coords, **row}
+        is_given = [answer.refused is None for answer in self.answers]
 
-    def _of_pairs(self, of_given: list[np.ndarray]) -> np.ndarray:
-        """Arrays of the answers that were not refused as one with the axis of pairs first; NaN for the others."""
-        shape = of_given[0].shape if of_given else (len(self.rows),)
-        whole = np.full((len(self.answers), *shape), np.nan)
-        whole[[answer.refused is None for answer in self.answers]] = of_given
-        return whole
+        def arrays(values: Sequence[np.ndarray]) -> np.ndarray:
+            """Those of the answers that were not refused, with the axis of pairs first; NaN for the others."""
+            whole = np.full((len(is_given), *np.shape(values[0] if values else self.rows)), np.nan)
+            whole[is_given] = values
+            return whole
+
+        log_scores = {"log_score": (("pair", "row"), arrays([one.log_scores for one in self.scored]))}
+        groups = {"scores": scores, "log_scores": xarray.Dataset(log_scores, coords)}
+        given = [self.target.arrays(one.answer.prediction, one.row_scores) for one in self.scored]
+        if given and given[0]:
+            variables = {
+                name: (("pair", "row", *axes), arrays([of_answer[name][1] for of_answer in given]))
+                for name, (axes, _) in given[0].items()
+            }
+            groups["predictions"] = xarray.Dataset(variables, coords | self.target.coordinates)
+        tree = xarray.DataTree.from_dict(groups)
+        tree.attrs |= {name: json.dumps(plain(getattr(self, name))) for name in ("config", "versions")}
+        return tree
 
     def __repr__(self) -> str:
         columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
         return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
+
+
+def by_pair(table: pd.DataFrame, axes: Sequence[str] = ()) -> xarray.Dataset:
+    """The numbers of a table with columns model, method and rule, by an axis of pairs and the columns of axes."""
+    names = table[["model", "method", "rule"]]
+    keys = [names.agg(" · ".join, axis=1).rename("pair"), *(table[axis] for axis in axes)]
+    order = {str(key.name): key.unique() for key in keys}
+    numbers = table.drop(columns=[*names, *axes]).astype(float).set_index(keys)
+    of_pairs = names.drop_duplicates()
+    coords = {str(name): ("pair", column.to_numpy()) for name, column in of_pairs.items()}
+    return numbers.to_xarray().sel(order).assign_coords(coords)
 
 
 def plain(value: Any) -> Any:
@@ -282,11 +288,12 @@ def compare(
         )
     check_index(X_test, y_test, "y_test", "X_test")
     by_name, pairs = asked_for(models, methods)
-    asked, train_rows = [], read_table(X).num_rows if y is None else len(np.asarray(y))
+    train_rows = read_table(X).num_rows if y is None else len(np.asarray(y))
+    read: dict[str, Any] = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
+    asked: list[tuple[Answer, Any]] = []
     for name, model in by_name.items():
-        read = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
-        learn = _learner(model, X, y, seed=seed, progress=progress, schema=schema, **read)
-        asked += list(_ask(name, learn, pairs, X_test))
+        data, _ = attempted(prepare, model, X, y, schema=schema, **read)
+        asked += _answers(name, model, data, pairs, X_test, seed=seed, progress=progress)
     answers = tuple(answer for answer, _ in asked)
     if all(answer.refused for answer in answers):
         raise asked[0][1]
@@ -339,7 +346,7 @@ def _target(answers: Sequence[Answer], y: Values | None, y_test: Values, num_row
     return target_of(given[0].prediction, y, y_test, num_rows)
 
 
-def target_of(prediction: Any, y: Values | None, y_test: Values, num_rows: int) -> Target[Any]:
+def target_of(prediction: Any, y: Values | None, y_test: Values | None, num_rows: int) -> Target[Any]:
     """The truth of the test rows, of the kind that a prediction is; y are the training labels."""
     if y_test is None:
         return DensityTarget()
@@ -348,64 +355,35 @@ def target_of(prediction: Any, y: Values | None, y_test: Values, num_rows: int) 
     return ClassTarget.of(np.asarray(prediction.classes), y, y_test, num_rows)
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """The result of a call: its value or its refusal, and its duration."""
-
-    outcome: Any
-    refused: str | None
-    seconds: float
-
-    @classmethod
-    def at(cls, function: Callable[..., Any], *arguments: Any, **named: Any) -> "_Attempt":
-        start = time.perf_counter()
-        try:
-            outcome, refused = function(*arguments, **named), None
-        except BayesgenError as refusal:
-            outcome, refused = refusal, str(refusal)
-        return cls(outcome, refused, time.perf_counter() - start)
-
-
-def _learner(
-    model: Any, X: Data, y: Values | None, *, seed: Seed, progress: bool | None, **read: Any
-) -> Callable[..., Any]:
-    """A function that fits a model by a method; the data are read and summarised once, see `prepare`."""
-    data = _Attempt.at(prepare, model, X, y, **read)
-
-    def learn(*, method: Method) -> Any:
-        if isinstance(data.outcome, BayesgenError):
-            raise data.outcome
-        return fit(model, data.outcome, method=method, seed=seed, progress=progress)
-
-    return learn
-
-
-def _ask(
-    model_name: str, learn: Callable[..., Any], pairs: Sequence[Pair], X_test: Data
+def _answers(
+    model_name: str, model: Any, data: Any, pairs: Sequence[Pair], X_test: Data, **options: Any
 ) -> Iterator[tuple[Answer, Any]]:
-    """Each pair's answer, with the prediction or the error that refused it."""
-    learned: dict[Method, _Attempt] = {}
+    """Each pair's answer, with the prediction or what refused it; the data are prepared, or what refused them."""
+    learned: dict[Method, tuple[Any, float]] = {}
     for (method, rule), (method_name, rule_name) in zip(pairs, names_of(pairs), strict=True):
         if method not in learned:
-            learned[method] = _Attempt.at(learn, method=method)
-        fitted = asked = learned[method]
-        if fitted.refused is None:
-            asked = _Attempt.at(predict, fitted.outcome, X_test, rule=rule)
+            is_read = not isinstance(data, BayesgenError)
+            learned[method] = attempted(fit, model, data, method=method, **options) if is_read else (data, 0.0)
+        fitted, fit_seconds = learned[method]
+        prediction, predict_seconds = fitted, float("nan")
+        if not isinstance(fitted, BayesgenError):
+            prediction, predict_seconds = attempted(predict, fitted, X_test, rule=rule)
+        is_refused = isinstance(prediction, BayesgenError)
         yield (
             Answer(
                 model=model_name,
                 method=method_name,
                 rule=rule_name,
-                prediction=asked.outcome if asked.refused is None else None,
-                refused=asked.refused,
-                fit_seconds=fitted.seconds,
-                predict_seconds=asked.seconds if fitted.refused is None else float("nan"),
+                prediction=None if is_refused else prediction,
+                refused=str(prediction) if is_refused else None,
+                fit_seconds=fit_seconds,
+                predict_seconds=predict_seconds,
                 two_step=isinstance(rule, PlugIn),
                 is_map=is_map((method, rule)),
                 is_mean=isinstance(rule, PlugIn) and rule.at != "mode" and isinstance(method, Exact | NUTS),
-                ask=functools.partial(predict, fitted.outcome, rule=rule) if asked.refused is None else None,
+                ask=None if is_refused else functools.partial(predict, fitted, rule=rule),
             ),
-            asked.outcome,
+            prediction,
         )
 
 

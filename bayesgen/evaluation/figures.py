@@ -1,8 +1,7 @@
 """Figures of comparisons, studies, sequences and calibrations."""
 
-import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,13 @@ from scipy import stats
 
 from bayesgen.prediction import Scored
 
-from .comparison import Comparison
+from .comparison import TRUTH, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .study import Study
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
 ONE_STEP, TWO_STEP = "#3b6ea5", "#d1662b"  # the colours of answers in every figure
@@ -56,10 +57,8 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
             np.abs(2 * one.row_scores["pit"] - 1), nan=np.inf
         )  # impossible rows are in no interval
         shares = np.searchsorted(np.sort(distances), _LEVELS, side="right") / num_rows
-        answer = one.answer
-        step = "two-step" if answer.two_step else "one-step"
-        color = TWO_STEP if answer.two_step else ONE_STEP
-        label = f"{step}: {answer.method} · {answer.rule}"
+        step, color = ("two-step", TWO_STEP) if one.answer.two_step else ("one-step", ONE_STEP)
+        label = f"{step}: {one.answer.method} · {one.answer.rule}"
         panel.plot(_LEVELS, shares, next(lines[color]), color=color, label=label)
     panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability of the central interval")
     panel.xaxis.set_major_formatter("{x:.0%}")
@@ -67,67 +66,52 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.legend(loc="upper left", fontsize="small", frameon=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class LearningCurves:
-    """The learning curves of a model, for a column of panels.
-
-    Attributes:
-        title: of the column.
-        table: by answer and size, the mean log score, the difference and their errors; the summary of a study.
-        two_step: method and rule of plug-in answers.
-        reference: name of the answer from which differences are.
-        about_sizes: what sizes count.
-        truth: name of the model that is the true process.
-    """
-
-    title: str
-    table: pd.DataFrame
-    two_step: set[tuple[str, str]]
-    reference: str
-    about_sizes: str
-    truth: str
-
-
-def learning_curve_figure(columns: Sequence[LearningCurves], about_errors: Iterable[str]) -> "Figure":
+def learning_curves(studies: "Mapping[str, Study]") -> "Figure":
     """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
 
-    There is a column of panels for each model. Sizes at which an answer is refused in all repeats, or lies below the
-    panel, are named in the legend.
+    There is a column of panels for each model of each study. Sizes at which an answer is refused in all repeats, or
+    lies below the panel, are named in the legend.
+
+    Args:
+        studies: title -> study.
     """
     from matplotlib.figure import Figure
 
+    of_models = {title: [model for model in study.references if model != TRUTH] for title, study in studies.items()}
+    columns = [(title, studies[title], model) for title, models in of_models.items() for model in models]
     figure = Figure(figsize=(1.2 + 4.6 * len(columns), 7.2), layout="constrained")
     panels = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
-    for curves, (scores, differences) in zip(columns, panels.T, strict=True):
-        _draw_curves(scores, curves, "log_score", "log_score_error")
-        _draw_curves(differences, curves, "difference", "standard_error")
-        scores.set_title(curves.title)
+    for (title, study, model), (scores, differences) in zip(columns, panels.T, strict=True):
+        table = study.summary[study.summary["model"].isin([model, TRUTH])]
+        _draw_curves(scores, table, study.two_step, "log_score", "log_score_error")
+        _draw_curves(differences, table, study.two_step, "difference", "standard_error")
+        name = title if len(of_models[title]) == 1 else f"{title} · {model}"
+        scores.set_title(name if title else model)
         scores.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
-        differences.set(ylabel=f"difference from\n{curves.reference}", xlabel=curves.about_sizes)
+        reference = " + ".join(study.references[model])
+        of_each = " of each class" if study.config["per_class"] else ""
+        differences.set(ylabel=f"difference from\n{reference}", xlabel=f"training rows{of_each}")
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
-    notes = ["Bands: one standard error.", *dict.fromkeys(about_errors)]
+    notes = ["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in studies.values())]
     figure.supxlabel("\n".join(notes), fontsize="small", color="0.3")
     return figure
 
 
-def _draw_curves(panel: "Axes", curves: LearningCurves, column: str, error: str) -> None:
+def _draw_curves(panel: "Axes", table: pd.DataFrame, two_step: set[tuple[str, str]], column: str, error: str) -> None:
     """A column of the table by size, a curve for each answer, with bands of its error."""
-    lowest, highest = _limits(curves.table, column, error)
+    lowest, highest = _limits(table, column, error)
     lines = {color: itertools.cycle(LINES) for color in (ONE_STEP, TWO_STEP, "black")}
-    sizes = list(curves.table["size"].unique())
-    for (model, method, rule), curve in curves.table.groupby(["model", "method", "rule"], sort=False):
-        color = TWO_STEP if (method, rule) in curves.two_step else ONE_STEP
-        color, step = ("black", "true process") if model == curves.truth else (color, f"{method} · {rule}")
-        absent = {
-            "refused": curve["repeats"] == 0,
-            "below": (curve["repeats"] > 0) & ~(curve[column] >= lowest),
-        }
+    sizes = list(table["size"].unique())
+    for (model, method, rule), curve in table.groupby(["model", "method", "rule"], sort=False):
+        color = "black" if model == TRUTH else TWO_STEP if (method, rule) in two_step else ONE_STEP
+        is_scored = curve["repeats"] > 0
+        absent = {"refused": ~is_scored, "below": is_scored & ~(curve[column] >= lowest)}
         notes = [f"{why} at {', '.join(map(str, curve['size'][here]))}" for why, here in absent.items() if here.any()]
+        label = "; ".join(["true process" if model == TRUTH else f"{method} · {rule}", *notes])
         drawn = curve[np.isfinite(curve[column])].sort_values("size")
         x, middle, width = (drawn[name].to_numpy(float) for name in ("size", column, error))
-        style = next(lines[color])
-        panel.plot(x, middle, style, color=color, marker="o", markersize=3, label="; ".join([step, *notes]))
+        panel.plot(x, middle, next(lines[color]), color=color, marker="o", markersize=3, label=label)
         panel.fill_between(x, middle - width, middle + width, color=color, alpha=0.15, linewidth=0)
     panel.set_xscale("log")
     panel.set_xticks(sizes, [str(size) for size in sizes])

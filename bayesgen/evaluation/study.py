@@ -2,23 +2,20 @@
 
 import dataclasses
 import functools
-import hashlib
-import inspect
 import itertools
 import json
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 import numpy as np
 import pandas as pd
 import xarray
 
-from bayesgen.data import Schema
+from bayesgen.data import Schema, Table
 from bayesgen.describe import described
 from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, check_whole, keywords_stated
 from bayesgen.fitting import FitBatch, Method
@@ -28,16 +25,16 @@ from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
-from .comparison import Pair, as_json, asked_for, is_map, names_of, plain, target_of, versions
-from .figures import LearningCurves, learning_curve_figure
-from .training_sets import Fits, TrainingSets, subsets, worlds
+from .comparison import TRUTH, Pair, as_json, asked_for, by_pair, is_map, names_of, plain, target_of, versions
+from .figures import learning_curves
+from .training_sets import TrainingSets, attempted, stated, subsets, worlds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAIR = ["model", "method", "rule"]
 KEYS = [*PAIR, "size", "repeat"]
-TRUTH = "truth"
+Rows: TypeAlias = list[dict[str, Any]]
 
 
 @by_content
@@ -98,20 +95,16 @@ class Study:
         reference is the two-step MAP answer of the same model where there is one, else the model's first pair, of those
         with a finite mean log score at some size; for the truth of simulated worlds that of the first model.
         """
-        groups: dict[Any, pd.DataFrame] = {
-            key: group.set_index("repeat") for key, group in self.table.groupby([*PAIR, "size"], sort=False)
-        }
-        rows = []
-        for (model, method, rule, size), group in groups.items():
-            of_pair = self.references[model]
-            origin = (self.answers[0][0] if model == TRUTH else model, *of_pair)
-            scored = group[group["refused"].isna()]
-            row: dict[str, Any] = dict(zip([*PAIR, "size"], (model, method, rule, size), strict=True))
+        log_scores, rows = self.table.set_index(KEYS)["log_score"].sort_index(), []
+        groups: Any = self.table.groupby([*PAIR, "size"], sort=False)
+        for (model, method, rule, size), group in groups:
+            scored, of_pair = group[group["refused"].isna()], self.references[model]
+            row = {"model": model, "method": method, "rule": rule, "size": size}
             row |= {"repeats": len(scored), "refused": len(group) - len(scored)}
             for name in self.metrics:
                 row[name], row[f"{name}_error"] = mean_and_error(scored[name].to_numpy(float, na_value=np.nan))
-            reference = groups[*origin, size]["log_score"].reindex(scored.index)
-            both = np.stack([scored["log_score"], reference]).astype(float)
+            origin = (self.answers[0][0] if model == TRUTH else model, *of_pair, size)
+            both = np.stack([scored["log_score"], log_scores.loc[origin].reindex(scored["repeat"])]).astype(float)
             row["difference"], row["standard_error"] = paired_difference(*both[:, ~np.isnan(both).any(axis=0)])
             rows.append({**row, "reference": " + ".join(of_pair)})
         return pd.DataFrame(rows)
@@ -144,30 +137,14 @@ class Study:
 
         The coordinates `model`, `method` and `rule` are along `pair`. Values of refused repeats are NaN.
         """
-        answers = self.answers
-        coords: dict[str, Any] = {"pair": [" · ".join(answer) for answer in answers]}
-        coords |= {name: ("pair", list(values)) for name, values in zip(PAIR, zip(*answers, strict=True), strict=True)}
-        scores = self._dataset(self.table, [*self.metrics, "seconds"], ["size", "repeat"], coords)
-        means = self.summary.drop(columns=[*PAIR, "size", "reference"]).columns
-        tree = xarray.DataTree.from_dict(
-            {"scores": scores, "summary": self._dataset(self.summary, list(means), ["size"], coords)}
-        )
-        tree.attrs |= {
-            "config": json.dumps(plain(self.config)),
-            "versions": json.dumps(plain(self.versions)),
-            "about_errors": self.about_errors,
-            "references": json.dumps({model: " + ".join(pair) for model, pair in self.references.items()}),
-        }
+        scores = by_pair(self.table.drop(columns="refused"), ["size", "repeat"])
+        means = by_pair(self.summary.drop(columns="reference"), ["size"])
+        tree = xarray.DataTree.from_dict({"scores": scores, "summary": means})
+        references = {model: " + ".join(pair) for model, pair in self.references.items()}
+        about = {"config": self.config, "versions": self.versions, "references": references}
+        tree.attrs |= {name: json.dumps(plain(value)) for name, value in about.items()}
+        tree.attrs["about_errors"] = self.about_errors
         return tree
-
-    def _dataset(
-        self, table: pd.DataFrame, columns: list[str], axes: list[str], coords: Mapping[str, Any]
-    ) -> xarray.Dataset:
-        """Columns of a table with an axis of pairs and further axes."""
-        shape = (len(self.answers), *(table[axis].nunique() for axis in axes))
-        arrays = {name: table[name].to_numpy(float, na_value=np.nan).reshape(shape) for name in columns}
-        along = {axis: table[axis].unique() for axis in axes}
-        return xarray.Dataset({name: (("pair", *axes), array) for name, array in arrays.items()}, {**coords, **along})
 
     def __repr__(self) -> str:
         lines = {
@@ -181,20 +158,6 @@ class Study:
             "next": "study.summary, study.table, study.plot(), study.to_datatree(), study.to_json()",
         }
         return described(f"Study of {self.table['repeat'].nunique()} repeats", lines)
-
-
-def learning_curves(studies: Mapping[str, Study]) -> "Figure":
-    """Learning curves of several studies, title -> study, with a column of panels for each model of each."""
-    columns = []
-    for title, of_title in studies.items():
-        models = [model for model in of_title.references if model != TRUTH]
-        about_sizes = "training rows of each class" if of_title.config["per_class"] else "training rows"
-        for model in models:
-            name = model if not title else title if len(models) == 1 else f"{title} · {model}"
-            table = of_title.summary[of_title.summary["model"].isin([model, TRUTH])]
-            reference = " + ".join(of_title.references[model])
-            columns.append(LearningCurves(name, table, of_title.two_step, reference, about_sizes, TRUTH))
-    return learning_curve_figure(columns, [of_title.about_errors for of_title in studies.values()])
 
 
 @keywords_stated
@@ -278,7 +241,7 @@ def study(
         source = subsets(next(iter(by_name.values())), X, y, schema=schema, **drawn, test=test, seed=seed)
     config = plain(
         {
-            "models": {name: _stated(model) for name, model in by_name.items()},
+            "models": {name: stated(model) for name, model in by_name.items()},
             "pairs": [[repr(method), repr(rule)] for method, rule in asked],
             **drawn,
             "schema": repr(schema),
@@ -286,72 +249,48 @@ def study(
             **source.description,
         }
     )
-    units = _Units.opened(None if out is None else Path(out), config)
+    units = None if out is None else _folder_of_units(Path(out), config)
     with interrupts_kept():
-        table = _Experiment(by_name, asked, sizes, source, seed, schema).table(units, progress)
+        table = _Experiment(by_name, asked, sizes, source, {"seed": seed, "schema": schema}).table(units, progress)
     return Study(table, tuple(asked), source.about_errors, config, versions())
 
 
-@dataclasses.dataclass(frozen=True)
-class _Units:
-    """The rows of finished units, in files of a folder if there is one.
+def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
+    """The folder of the units of a study with these settings.
 
-    A file appears under its name when it is complete, so that a unit is in the folder whole, or not at all.
+    Raises:
+        DataError: a folder of another study, or of something else, which is left as it is.
     """
-
-    folder: Path | None
-
-    @classmethod
-    def opened(cls, folder: Path | None, config: Mapping[str, Any]) -> "_Units":
-        """The units of a study with these settings.
-
-        Raises:
-            DataError: a folder of another study, or of something else, which is left as it is.
-        """
-        if folder is None:
-            return cls(None)
-        stated = folder / "config.json"
-        if stated.exists():
-            try:
-                found = dict(json.loads(stated.read_text("utf-8")))
-            except (ValueError, TypeError):  # no JSON, or none of a study
-                found = {}
-            if found != config:
-                differing = [name for name in config if found.get(name) != config[name]]
-                raise DataError(
-                    f"{folder} holds another study: {', '.join(differing) or 'its settings'} differ. Name another "
-                    "folder; this one is left as it is."
-                )
-        elif folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+    settings = folder / "config.json"
+    if not settings.exists():
+        if folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
             raise DataError(f"{folder} has files and no study. Name an empty or a new folder.")
-        (folder / "units").mkdir(parents=True, exist_ok=True)
-        if not stated.exists():
-            _written(stated, as_json(config) + "\n")
-        return cls(folder / "units")
-
-    def made(self, name: str, make: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-        """The rows of a unit: from its file, or made now and written there."""
-        if self.folder is None:
-            return make()
-        path = self.folder / f"{name}.json"
-        if not path.exists():
-            _written(path, json.dumps(make(), ensure_ascii=False))
-        return json.loads(path.read_text("utf-8"))
-
-
-def _stated(model: Any) -> str:
-    """A model in words; of a program of one's own with a digest of its source, by which an edited one is another."""
-    if not isinstance(model, GenerativeProgram):
-        return repr(model)
+        _written(settings, as_json(config) + "\n")
     try:
-        source = inspect.getsource(model.function)
-    except (OSError, TypeError):  # typed into an interpreter, or no plain function
-        return repr(model)
-    return f"{model!r}, source {hashlib.sha256(source.encode()).hexdigest()[:16]}"
+        found = dict(json.loads(settings.read_text("utf-8")))
+    except (ValueError, TypeError):  # no JSON, or none of a study
+        found = {}
+    if found != config:
+        differing = [name for name in config if found.get(name) != config[name]]
+        raise DataError(
+            f"{folder} holds another study: {', '.join(differing) or 'its settings'} differ. Name another folder; this "
+            "one is left as it is."
+        )
+    return folder / "units"
+
+
+def _kept(path: Path | None, make: Callable[[], Rows]) -> Rows:
+    """The rows of a unit: from its file, or made now and written there, if there is a path."""
+    if path is None:
+        return make()
+    if not path.exists():
+        _written(path, json.dumps(make(), ensure_ascii=False))
+    return json.loads(path.read_text("utf-8"))
 
 
 def _written(path: Path, text: str) -> None:
-    """Write a file that appears when it is complete."""
+    """Write a file that appears under its name when it is complete, so that it is there whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{uuid4().hex}")
     aside.write_text(text, "utf-8")
     os.replace(aside, path)
@@ -365,82 +304,74 @@ class _Experiment:
     pairs: Sequence[Pair]
     sizes: Sequence[int]
     source: TrainingSets
-    seed: Seed
-    schema: Schema | None
+    options: Mapping[str, Any]
 
-    def table(self, units: _Units, progress: bool | None) -> pd.DataFrame:
+    def table(self, units: Path | None, progress: bool | None) -> pd.DataFrame:
         """The rows of all units, each a model, a method and a size, in the order of models, pairs, sizes and repeats.
 
         Raises:
             DataError: where every row is a refusal, with the first of them.
         """
-        methods = list(dict.fromkeys(method for method, _ in self.pairs))
-        answers: dict[Any, list[dict[str, Any]]] = {
-            (model, *names): [] for model in self.models for names in names_of(self.pairs)
-        }
-        with bar("Training sets", len(self.models) * len(methods) * len(self.sizes), progress) as advance:
-            for (of_model, name), (of_method, method) in itertools.product(enumerate(self.models), enumerate(methods)):
-                for size in self.sizes:
-                    make = functools.partial(self._unit, self.models[name], method, size)
-                    for row in units.made(f"{of_model}-{of_method}-{size}", make):
-                        answers[name, row["method"], row["rule"]].append({"model": name, **row})
-                    advance(1)
-        rows = [row for of_answer in answers.values() for row in of_answer]
+        methods, rows = list(dict.fromkeys(method for method, _ in self.pairs)), []
+        work = list(itertools.product(enumerate(self.models.items()), enumerate(methods), self.sizes))
+        with bar("Training sets", len(work), progress) as advance:
+            for (of_model, (name, model)), (of_method, method), size in work:
+                path = None if units is None else units / f"{of_model}-{of_method}-{size}.json"
+                make = functools.partial(self._unit, model, method, size)
+                rows += [{"model": name, **row} for row in _kept(path, make)]
+                advance(1)
+        order = {answer: place for place, answer in enumerate(itertools.product(self.models, names_of(self.pairs)))}
+        rows.sort(key=lambda row: order[row["model"], (row["method"], row["rule"])])
         if all(row["refused"] for row in rows):
             raise DataError(f"Every answer is refused. The first message: {rows[0]['refused']}")
         truths = self.source.truths()
         for size in self.sizes if truths else ():
             names = {"model": TRUTH, "method": TRUTH, "rule": TRUTH, "size": size, "seconds": float("nan")}
-            rows += self._scored(truths, names)
+            rows += self._scored(truths, self.source.tested(None), names)
         metrics = dict.fromkeys(name for row in rows for name in row if name not in (*KEYS, "seconds", "refused"))
         counts = {metric.column: "Int64" for metric in Target.counts if metric.column in metrics}
         refused = pd.Series([row["refused"] for row in rows], dtype=object)  # None stays None
         return pd.DataFrame(rows, columns=[*KEYS, *metrics, "seconds"]).astype(counts).assign(refused=refused)
 
-    def _unit(self, model: Any, method: Method, size: int) -> list[dict[str, Any]]:
+    def _unit(self, model: Any, method: Method, size: int) -> Rows:
         """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
-        rows: list[dict[str, Any]] = []
+        rows: Rows = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImpossibleRowsWarning)  # the table counts them
-            start = time.perf_counter()
-            fits = self.source.fits(model, method, size, self.seed, self.schema)
-            fit_seconds, tested = time.perf_counter() - start, self.source.tested(model)
+            options = {"method": method, "progress": False, **self.options}
+            fits, fit_seconds = attempted(self.source.fits, model, size, **options)
+            tested = self.source.tested(model)
             for (of_rule, rule), (method_name, rule_name) in zip(self.pairs, names_of(self.pairs), strict=True):
                 if of_rule == method:
-                    start = time.perf_counter()
-                    predictions = _predictions(fits, rule, tested)
-                    seconds = (fit_seconds + time.perf_counter() - start) / len(predictions)
-                    names = {"method": method_name, "rule": rule_name, "size": size, "seconds": seconds}
-                    rows += self._scored(predictions, names)
+                    predictions, seconds = attempted(_predictions, fits, rule, tested)
+                    names = {"method": method_name, "rule": rule_name, "size": size}
+                    names["seconds"] = (fit_seconds + seconds) / len(predictions)
+                    rows += self._scored(predictions, tested, names)
         return rows
 
-    def _scored(self, predictions: Sequence[Any], names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _scored(
+        self, predictions: Sequence[Any], tested: Sequence[Table], names: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """A row for each repeat: the scores of `compare`, or the message of the refusal."""
-        for repeat, prediction in enumerate(predictions):
+        for repeat, (prediction, table) in enumerate(zip(predictions, itertools.cycle(tested), strict=False)):
             row = {**names, "repeat": repeat, "refused": None}
             if isinstance(prediction, BayesgenError):
                 yield {**row, "refused": str(prediction)}
                 continue
-            labels, num_rows = self.source.labels(repeat)
-            target = target_of(prediction, labels, labels, num_rows)
+            target = target_of(prediction, table.labels, table.labels, table.num_rows)
             yield row | target.scores_at(prediction, self.source.places(names["size"], repeat))
 
 
-def _predictions(fits: Fits, rule: Rule, tested: Any) -> list[Any]:
+def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
     """The prediction by each fit, or the error that refuses it: in one call, or one by one where one is refused."""
-    if isinstance(fits, FitBatch) and len(fits.refused) < len(fits):
-        try:
-            prediction = predict(fits, tested, rule=rule)
-            return [fits.refused.get(index) or of_set(prediction, index) for index in range(len(fits))]
-        except BayesgenError:
-            pass
-    tables = tested if isinstance(tested, list) else [tested] * len(fits)
-    return [_prediction(fits, index, rule, table) for index, table in enumerate(tables)]
+    if isinstance(fits, FitBatch):
+        together, _ = attempted(predict, fits, tested if len(tested) > 1 else tested[0], rule=rule)
+        if not isinstance(together, BayesgenError):
+            return [fits.refused.get(index) or of_set(together, index) for index in range(len(fits))]
 
+    def of_fit(index: int) -> Any:
+        if isinstance(fits[index], BayesgenError):
+            raise fits[index]
+        return predict(fits[index], tested[index % len(tested)], rule=rule)
 
-def _prediction(fits: Fits, index: int, rule: Rule, table: Any) -> Any:
-    try:
-        fitted = fits[index]
-        return fitted if isinstance(fitted, BayesgenError) else predict(fitted, table, rule=rule)
-    except BayesgenError as refusal:
-        return refusal
+    return [attempted(of_fit, index)[0] for index in range(len(fits))]

@@ -3,8 +3,9 @@
 import abc
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,78 +13,68 @@ import numpy as np
 from bayesgen.averaging import AverageModel
 from bayesgen.data import Schema, Table, category_array, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.fitting import Fit, FitBatch, Method, fit, fit_many, read_sets
+from bayesgen.fitting import Fit, FitBatch, fit, fit_many, read_sets
 from bayesgen.prediction import ClassPrediction, Places, normalize
 from bayesgen.program import GenerativeProgram, Recipe
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Bool, Data, Int, Seed, Values
-
-Fits: TypeAlias = FitBatch | Sequence[Fit | BayesgenError]
+from bayesgen.typing import Data, Int, Seed, Values
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class TrainingSets(abc.ABC):
     """A training set of each size in each repeat, and the rows on which it is scored.
 
     Smaller sets are parts of larger ones of the same repeat.
+
+    Attributes:
+        num_repeats: training sets of each size.
+        description: the data in plain Python, by which a study that goes on knows its own.
+        about_errors: a sentence on what standard errors over repeats tell.
     """
 
-    @property
-    @abc.abstractmethod
-    def num_repeats(self) -> int:
-        """Training sets of each size."""
-
-    @property
-    @abc.abstractmethod
-    def description(self) -> dict[str, Any]:
-        """The data in plain Python, by which a study that goes on knows its own."""
-
-    @property
-    @abc.abstractmethod
-    def about_errors(self) -> str:
-        """A sentence on what standard errors over repeats tell."""
+    num_repeats: int
+    description: Mapping[str, Any]
+    about_errors: str
 
     @abc.abstractmethod
-    def _many(self, model: Recipe, size: int) -> dict[str, Any]:
-        """The training sets as `fit_many` takes them."""
+    def training(self, model: Any, size: int, repeat: int) -> Table:
+        """The rows of one training set, with labels if there are any."""
 
     @abc.abstractmethod
-    def _single(self, model: Any, size: int, repeat: int) -> tuple[Any, Values | None]:
-        """X and y of one training set."""
+    def tested(self, model: Any) -> list[Table]:
+        """The rows to predict in each repeat, with labels if there are any; one table where repeats share them."""
 
-    @abc.abstractmethod
-    def tested(self, model: Any) -> Any:
-        """The rows to predict: one table for all repeats, or a list of one for each."""
-
-    @abc.abstractmethod
-    def labels(self, repeat: int) -> tuple[Any, int]:
-        """The labels of the rows to predict, None without labels, and the number of rows."""
-
-    @abc.abstractmethod
     def places(self, size: int, repeat: int) -> Places:
         """Positions, among the rows that are predicted, of those that a repeat is scored on."""
+        return slice(None)
 
     def truths(self) -> list[Any]:
         """Predictions by the true processes, or the error that refuses them; empty where the truth is not known."""
         return []
 
-    def fits(self, model: Any, method: Method, size: int, seed: Seed, schema: Schema | None) -> Fits:
+    def batch(self, model: Recipe, size: int, **options: Any) -> FitBatch:
+        """The fits of all training sets of a size by `fit_many`."""
+        tables = [self.training(model, size, repeat) for repeat in range(self.num_repeats)]
+        return fit_many(model, [(table, table.labels) for table in tables], **options)
+
+    def fits(self, model: Any, size: int, *, seed: Seed, **options: Any) -> "FitBatch | list[Fit | BayesgenError]":
         """The fit, or its error, of each repeat: a batch, or one by one where `fit_many` does not take the model."""
         if isinstance(model, Recipe):
-            try:
-                return fit_many(
-                    model, **self._many(model, size), method=method, schema=schema, seed=seed, progress=False
-                )
-            except BayesgenError as refusal:
-                return [refusal] * self.num_repeats
-        return [self._fit(model, method, size, repeat, seed, schema) for repeat in range(self.num_repeats)]
+            made, _ = attempted(self.batch, model, size, seed=seed, **options)
+            return [made] * self.num_repeats if isinstance(made, BayesgenError) else made
+        tables = enumerate(self.training(model, size, repeat) for repeat in range(self.num_repeats))
+        keys = [jax.random.fold_in(as_key(seed), repeat) for repeat in range(self.num_repeats)]
+        return [attempted(fit, model, table, table.labels, seed=keys[at], **options)[0] for at, table in tables]
 
-    def _fit(self, model: Any, method: Method, size: int, repeat: int, seed: Seed, schema: Any) -> Any:
-        key = jax.random.fold_in(as_key(seed), repeat)
-        try:
-            X, y = self._single(model, size, repeat)
-            return fit(model, X, y, method=method, schema=schema, seed=key, progress=False)
-        except BayesgenError as refusal:
-            return refusal
+
+def attempted(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float]:
+    """What a call returns, or the error that refuses it; and its seconds."""
+    start = time.perf_counter()
+    try:
+        outcome = function(*arguments, **named)
+    except BayesgenError as refusal:
+        outcome = refusal
+    return outcome, time.perf_counter() - start
 
 
 def recipe_of(model: Any) -> Any:
@@ -100,52 +91,22 @@ class Subsets(TrainingSets):
         order: a random order of the rows for each repeat, as positions.
         rank: the place of each row in that order, among the rows of its class where sizes are by class.
         test: number of test rows; None for all rows that are not in the training set; or rows of their own.
-        digest: hash of the rows as they are encoded.
     """
 
     table: Table
     order: Int[np.ndarray, "B n"]
     rank: Int[np.ndarray, "B n"]
     test: int | Table | None
-    digest: str
 
-    @property
-    def num_repeats(self) -> int:
-        return len(self.order)
+    def batch(self, model: Recipe, size: int, **options: Any) -> FitBatch:
+        """Subsets are weights of all rows, which are encoded once."""
+        return fit_many(model, self.table, weights=(self.rank < size).astype(float), **options)
 
-    @property
-    def description(self) -> dict[str, Any]:
-        test = self.test
-        return {
-            "rows": self.table.num_rows,
-            "data_sha256": self.digest,
-            "test": f"{test.num_rows} rows given" if isinstance(test, Table) else test,
-        }
+    def training(self, model: Any, size: int, repeat: int) -> Table:
+        return self.table.rows(np.flatnonzero(self.rank[repeat] < size))
 
-    @property
-    def about_errors(self) -> str:
-        return (
-            f"Standard errors are over {self.num_repeats} random subsets of one data set, which share rows: they are "
-            "not errors over new data."
-        )
-
-    def _many(self, model: Recipe, size: int) -> dict[str, Any]:
-        return {"X": self.table, "weights": self._is_in(size).astype(float)}
-
-    def _single(self, model: Any, size: int, repeat: int) -> tuple[Any, Values | None]:
-        chosen = self.table.rows(np.flatnonzero(self._is_in(size)[repeat]))
-        return chosen, chosen.labels
-
-    def _is_in(self, size: int) -> Bool[np.ndarray, "B n"]:
-        """Which rows are in the training set of each repeat."""
-        return self.rank < size
-
-    def tested(self, model: Any) -> Table:
-        return self.test if isinstance(self.test, Table) else self.table
-
-    def labels(self, repeat: int) -> tuple[Any, int]:
-        tested = self.tested(None)
-        return tested.labels, tested.num_rows
+    def tested(self, model: Any) -> list[Table]:
+        return [self.test if isinstance(self.test, Table) else self.table]
 
     def places(self, size: int, repeat: int) -> Places:
         """The last rows of the order that are not in the training set: of an integer, the same for most sizes."""
@@ -190,8 +151,21 @@ def subsets(
     names = list(classes) if per_class and codes is not None and classes else ["all"]
     _check_sizes(np.bincount(groups, minlength=len(names)), names, sizes, test if own_test is None else 0)
     order = generator(as_key(seed)).permuted(np.tile(np.arange(table.num_rows), (repeats, 1)), axis=1)
-    digest = _digest([sets.rows, *([] if own_test is None else [sets.model.read_rows(sets.schema, own_test)])])
-    return Subsets(table, order, _ranks(order, groups), test if own_test is None else own_test, digest)
+    by_group = np.take_along_axis(order, np.argsort(groups[order], axis=1, kind="stable"), axis=1)
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, by_group, np.concatenate([*map(np.arange, np.bincount(groups))])[None], axis=1)
+    rows = [sets.rows, *([] if own_test is None else [sets.model.read_rows(sets.schema, own_test)])]
+    stated = test if own_test is None else f"{own_test.num_rows} rows given"
+    return Subsets(
+        repeats,
+        {"rows": table.num_rows, "data_sha256": _digest(rows), "test": stated},
+        f"Standard errors are over {repeats} random subsets of one data set, which share rows: they are not errors "
+        "over new data.",
+        table,
+        order,
+        ranks,
+        test if own_test is None else own_test,
+    )
 
 
 def _check_sizes(counts: Int[np.ndarray, " K"], names: Sequence[Any], sizes: Sequence[int], test: int | None) -> None:
@@ -214,15 +188,6 @@ def _check_sizes(counts: Int[np.ndarray, " K"], names: Sequence[Any], sizes: Seq
             )
 
 
-def _ranks(order: Int[np.ndarray, "B n"], groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, "B n"]:
-    """The place of each row among those of its group, in each order."""
-    ranks, of_place = np.empty_like(order), groups[order]
-    for group in np.unique(groups):
-        sets, places = np.nonzero(of_place == group)
-        ranks[sets, order[sets, places]] = (np.cumsum(of_place == group, axis=1) - 1)[sets, places]
-    return ranks
-
-
 def _digest(rows: Any) -> str:
     """SHA-256 of the arrays of rows, sparse ones included."""
     digest = hashlib.sha256()
@@ -241,58 +206,37 @@ class Worlds(TrainingSets):
     Attributes:
         program: the program.
         latents: the process of each repeat.
-        training: rows of each process to learn from, by site; `size` rows of each class are the first of them.
+        training_rows: rows of each process to learn from, by site; `size` rows of each class are the first of them.
         test: rows of each process to be scored on, by site.
         rows_per_size: how many of the training rows one unit of size is.
     """
 
     program: GenerativeProgram
     latents: Sequence[Mapping[str, np.ndarray]]
-    training: Sequence[dict[str, np.ndarray]]
+    training_rows: Sequence[dict[str, np.ndarray]]
     test: Sequence[dict[str, np.ndarray]]
     rows_per_size: int
 
-    @property
-    def num_repeats(self) -> int:
-        return len(self.latents)
+    def training(self, model: Any, size: int, repeat: int) -> Table:
+        of_process = self.training_rows[repeat].items()
+        return self._table(model, {name: values[: size * self.rows_per_size] for name, values in of_process})
 
-    @property
-    def description(self) -> dict[str, Any]:
-        return {
-            "simulate": repr(self.program),
-            "data_sha256": _digest([self.training, self.test]),
-            "test": self.labels(0)[1],
-        }
+    def tested(self, model: Any) -> list[Table]:
+        return [self._table(model, rows) for rows in self.test]
 
-    @property
-    def about_errors(self) -> str:
-        return f"Standard errors are over {self.num_repeats} processes drawn from the prior, with data of their own."
-
-    @property
-    def _label(self) -> str | None:
-        return self.program.label or self.program.response_site
-
-    def _many(self, model: Recipe, size: int) -> dict[str, Any]:
-        sets = [self._single(model, size, repeat) for repeat in range(self.num_repeats)]
-        return {"X": [(X,) if y is None else (X, y) for X, y in sets]}
-
-    def _single(self, model: Any, size: int, repeat: int) -> tuple[Any, Values | None]:
-        rows = {name: values[: size * self.rows_per_size] for name, values in self.training[repeat].items()}
-        labels = rows.pop(self._label) if self._label is not None else None
-        return _columns(model, rows), labels
-
-    def tested(self, model: Any) -> list[dict[str, np.ndarray]]:
-        return [
-            _columns(model, {name: values for name, values in rows.items() if name != self._label})
-            for rows in self.test
-        ]
-
-    def labels(self, repeat: int) -> tuple[Any, int]:
-        rows = self.test[repeat]
-        return None if self._label is None else rows[self._label], len(next(iter(rows.values())))
-
-    def places(self, size: int, repeat: int) -> Places:
-        return slice(None)
+    def _table(self, model: Any, rows: dict[str, np.ndarray]) -> Table:
+        """Rows as a model takes them: for programs by site, for others with a column for each cell of a site's row."""
+        columns, label = dict(rows), self.program.label or self.program.response_site
+        labels = None if label is None else columns.pop(label)
+        if not isinstance(model, GenerativeProgram):
+            cells = [
+                (name, values, place) for name, values in columns.items() for place in np.ndindex(values.shape[1:])
+            ]
+            columns = {
+                f"{name}[{', '.join(map(str, place))}]" if place else name: values[(slice(None), *place)]
+                for name, values, place in cells
+            }
+        return read_table(columns, labels)
 
     def truths(self) -> list[Any]:
         if self.program.response_site is not None:
@@ -333,17 +277,18 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
     for rows in (*training, *tested):
         for name in program.local:
             del rows[name]
-    return Worlds(program, latents, training, tested, rows_per_size)
+    return Worlds(
+        repeats,
+        {"simulate": stated(program), "data_sha256": _digest([training, tested]), "test": test or 1000},
+        f"Standard errors are over {repeats} processes drawn from the prior, with data of their own.",
+        program,
+        latents,
+        training,
+        tested,
+        rows_per_size,
+    )
 
 
-def _columns(model: Any, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The rows as a model takes them: for programs by site, for others with a column for each cell of a site's row."""
-    if isinstance(model, GenerativeProgram):
-        return dict(rows)
-    columns = {}
-    for name, values in rows.items():
-        if values.ndim == 1:
-            columns[name] = values
-        for place in np.ndindex(values.shape[1:]) if values.ndim > 1 else ():
-            columns[f"{name}[{', '.join(map(str, place))}]"] = values[(slice(None), *place)]
-    return columns
+def stated(model: Any) -> str:
+    """A model in words, with what tells a program of one's own from others."""
+    return f"{model!r} {model.fingerprint()}" if isinstance(model, GenerativeProgram) else repr(model)

@@ -38,10 +38,10 @@ def _(fit: FitBatch, rule: Rule, X: Data) -> Prediction:
 def _tables(X: Any, num_sets: int) -> Table | list[Table]:
     """X as one table, or as tables for each of the fits, which have one number of rows.
 
-    X is several tables where it is a list of frames, mappings or 2-D arrays, or an array of three axes.
+    X is several tables where it is a list of frames, mappings, tables or 2-D arrays, or an array of three axes.
     """
     shapes = [getattr(each, "shape", ()) for each in X[:1]] if isinstance(X, list | tuple | np.ndarray) else []
-    are_several = isinstance(X, list | tuple) and bool(X) and isinstance(X[0], Mapping)
+    are_several = isinstance(X, list | tuple) and bool(X) and isinstance(X[0], Mapping | Table)
     if not are_several and not (shapes and len(shapes[0]) == 2):
         return read_table(X, least_rows=0)
     tables = [read_table(each, least_rows=0) for each in X]

@@ -304,7 +304,7 @@ def test_in_simulated_worlds_no_answer_beats_the_truth(worlds):
 def test_the_score_of_a_true_process_is_that_of_its_densities(worlds):
     program = bg.GenerativeProgram(wheel, classes=["a", "b"])
     source = study_worlds(program, sizes=[30], repeats=1, per_class=True, test=60, seed=1)
-    latents, rows, training = source.latents[0], source.test[0], source.training[0]
+    latents, rows, training = source.latents[0], source.test[0], source.training_rows[0]
     assert [(training["y"][:6] == label).sum() for label in "ab"] == [3, 3]
     shares = np.array([latents["share"], 1 - latents["share"]])
     densities = stats.norm.pdf(rows["x"][:, None], latents["mean"], 1.0).prod(-1) * shares
