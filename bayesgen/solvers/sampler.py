@@ -15,7 +15,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .curvature import AffineMap, Whitened
 from .quasi_newton import LIGHT_OPTIMISATION
-from .trajectory import GRADIENT, MAX_DEPTH, POSITION, TREE, Trajectory, begin, extend
+from .trajectory import GRADIENT, POSITION, TREE, Checkpoints, Step, Trajectory, begin, extend
 
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
 
@@ -71,7 +71,7 @@ def start(
         potentials=np.stack([infinite, infinite], axis=1),
         log_weights=np.zeros((size, 2)),
         momentum_sums=np.stack([momenta, zeros], axis=1),
-        checkpoints=np.zeros((size, MAX_DEPTH, 2, dimension)),
+        checkpoints=Checkpoints.zeros(np.zeros((size, dimension))),
         side=directions & 1,
         directions=directions >> 1,
         depth=zero,
@@ -289,7 +289,8 @@ def _advance(
         (chains, draws (chain, draw, dimension), statistics (chain, draw, ...)), of which the first
         `num_draws` are draws.
     """
-    return _advanced(jax.vmap(functools.partial(_moved, density, target, adapt)), chains, numbers, wanted, most_steps)
+    leap = jax.vmap(functools.partial(_leap, density))
+    return _advanced(leap, chains, numbers, wanted, adapt, target, most_steps)
 
 
 def _advance_sets(
@@ -304,46 +305,63 @@ def _advance_sets(
     """`_advance` for the chains of several densities: an axis of these first, in all arguments and results."""
     numbers = numbers._replace(log_uniforms=jnp.moveaxis(numbers.log_uniforms, 0, 1))
 
-    def of_set(density: LogDensity, adapt: Array, *of_chains: Any) -> Any:
-        return jax.vmap(functools.partial(_moved, density, target, adapt))(*of_chains)
+    def of_set(density: LogDensity, *of_chains: Any) -> Any:
+        return jax.vmap(functools.partial(_leap, density))(*of_chains)
 
-    def move(*of_chains: Any) -> Any:
-        return jax.vmap(of_set)(densities, adapts, *of_chains)
-
-    return _advanced(move, chains, numbers, wanted, most_steps)
+    leap = functools.partial(jax.vmap(of_set), densities)
+    return _advanced(leap, chains, numbers, wanted, adapts[:, None], target, most_steps)
 
 
-def _moved(
-    density: LogDensity,
-    target: Any,
-    adapt: Any,
-    chain: Chain,
-    uniforms: Array,
-    wanted: Array,
-    momenta: Array,
-    directions: Array,
-) -> Any:
+def _leap(density: LogDensity, trajectory: Trajectory, step_size: Array, uniforms: Array) -> tuple[Trajectory, Step]:
     """One leapfrog step of one chain."""
-    potential = jax.value_and_grad(lambda z: -density(z))
-    return _step(potential, chain, uniforms, wanted, target, adapt, momenta, directions)
+    return extend(jax.value_and_grad(lambda z: -density(z)), trajectory, step_size, uniforms)
 
 
 def _advanced(
-    move: Callable[..., Any], chains: Chain, numbers: RandomNumbers, wanted: Int[Array, "..."], most_steps: Any
+    leap: Callable[[Trajectory, Array, Array], tuple[Trajectory, Step]],
+    chains: Chain,
+    numbers: RandomNumbers,
+    wanted: Int[Array, "..."],
+    adapt: Any,
+    target: Any,
+    most_steps: Any,
 ) -> tuple[Chain, Array, Array]:
-    """Chains moved together, until each has its wanted draws, or the limits of one call are reached."""
+    """Chains moved together, until each has its wanted draws, or the limits of one call are reached.
+
+    Steps are taken until some chain has a draw, and draws are dealt with then: XLA's overhead of an operation is most
+    of the time of a step in few dimensions. A chain with its wanted draws does not change.
+    """
     momenta, directions, log_uniforms = numbers
     *shape, most, _ = momenta.shape
-    wanted = jnp.minimum(wanted, most - 1)
-    write: Callable[..., Any] = functools.partial(jax.lax.dynamic_update_index_in_dim, axis=0)
-    for _ in shape:
-        write = jax.vmap(write)
+    wanted, adapt = jnp.minimum(wanted, most - 1), jnp.broadcast_to(adapt, shape)
+
+    def of_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+        for _ in shape:
+            function = jax.vmap(function)
+        return function
+
+    write = of_chains(functools.partial(jax.lax.dynamic_update_index_in_dim, axis=0))
+    finished = of_chains(functools.partial(_finished, target))
 
     def body(state: Any) -> Any:
         index, chains, draws, stats = state
+        moves = chains.num_draws < wanted
+
+        def step(state: Any) -> Any:
+            index, trajectories, _ = state
+            following, (done, diverging) = leap(trajectories, chains.step_size, log_uniforms[index])
+            # the checkpoints of a chain that does not move are read by none
+            still = trajectories._replace(checkpoints=following.checkpoints)
+            return index + 1, of_chains(_where)(moves, following, still), Step(done & moves, diverging)
+
+        def goes_on(state: Any) -> Any:
+            return (state[0] < most_steps) & ~state[2].done.any()
+
+        none = Step(*2 * [jnp.zeros(shape, bool)])
+        index, built, last = jax.lax.while_loop(goes_on, step, (index, chains.trajectory, none))
         at = chains.num_draws  # overwritten until the draw is done
-        moved, row = move(chains, log_uniforms[index], wanted, momenta, directions)
-        return index + 1, moved, write(draws, row[0], at), write(stats, row[1], at)
+        chains, row = finished(chains._replace(trajectory=built), last, adapt, momenta, directions)
+        return index, chains, write(draws, row[0], at), write(stats, row[1], at)
 
     def unfinished(state: Any) -> Any:
         return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
@@ -363,18 +381,16 @@ def advance_of(density: LogDensity) -> OwnedJit:
     return _advance_rows if density.loops_over_rows else advance
 
 
-def _step(
-    value_and_gradient: Callable[[Array], tuple[Array, Array]],
-    chain: Chain,
-    uniforms: Float[Array, " 2"],
-    wanted: Int[Array, ""],
+def _finished(
     target: Any,
-    adapt: Any,
+    chain: Chain,
+    step: Step,
+    adapt: Bool[Array, ""],
     momenta: Float[Array, "draws D"],
     directions: Int[Array, " draws"],
 ) -> tuple[Chain, tuple[Float[Array, " D"], Float[Array, " statistics"]]]:
-    """One leapfrog step of one chain: (chain, (draw, statistics)). A chain with its wanted draws does not change."""
-    built, step = extend(value_and_gradient, chain.trajectory, chain.step_size, uniforms)
+    """The chain after a step, at the start of its next trajectory if that completed a draw, and (draw, statistics)."""
+    built = chain.trajectory
     draw, gradient = built.proposals[TREE]
     potential = built.potentials[TREE]
     accept = built.accept_sum / built.num_steps
@@ -383,14 +399,15 @@ def _step(
 
     after = chain.num_draws
     fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.checkpoints)
-    averages = jnp.where(step.done & adapt, dual_average(chain.averages, target - accept), chain.averages)
-    moved = Chain(
+    adapts = step.done & adapt
+    averages = jnp.where(adapts, dual_average(chain.averages, target - accept), chain.averages)
+    following = Chain(
         trajectory=_where(step.done, fresh, built),
-        step_size=jnp.where(step.done & adapt, _step_size(averages), chain.step_size),
+        step_size=jnp.where(adapts, _step_size(averages), chain.step_size),
         averages=averages,
         num_draws=chain.num_draws + step.done,
     )
-    return _where(chain.num_draws < wanted, moved, chain), row
+    return following, row
 
 
 def dual_average(averages: Float[Array, " 4"], error: Float[Array, ""]) -> Float[Array, " 4"]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -24,6 +25,27 @@ Whole: TypeAlias = Int[Array, "*chains"]
 Potential: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 
+class Checkpoints(NamedTuple):
+    """The first leaf of each open subtree of a growing subtree. A last row takes what is not saved.
+
+    Attributes:
+        momenta: there.
+        sums: of the momenta of the growing subtree up to there, half of the leaf's own among them.
+        products: of the two.
+    """
+
+    momenta: Float[Array, "*chains depth D"]
+    sums: Float[Array, "*chains depth D"]
+    products: Float[Array, "*chains depth"]
+
+    @classmethod
+    def zeros(cls, like: ChainVector) -> "Checkpoints":
+        """Those of chains of which no subtree is open, as NumPy arrays."""
+        *chains, dimension = like.shape
+        vectors = np.zeros((*chains, MAX_DEPTH + 1, dimension), like.dtype)
+        return cls(vectors, vectors, vectors[..., 0])
+
+
 class Trajectory(NamedTuple):
     """A trajectory of one chain, in coordinates of D dimensions with unit masses.
 
@@ -33,7 +55,7 @@ class Trajectory(NamedTuple):
         potentials: the potential there.
         log_weights: logs of the sums of exp(-energy change) over the leaves of each.
         momentum_sums: sums of the momenta of the leaves of each.
-        checkpoints: momentum, and momentum sum, at the first leaf of each open subtree of the growing subtree.
+        checkpoints: of the growing subtree.
         side: 0 or 1, the end at which the subtree grows.
         directions: the next sides, as bits.
         depth: number of doublings of the tree.
@@ -48,7 +70,7 @@ class Trajectory(NamedTuple):
     potentials: Float[Array, "*chains 2"]
     log_weights: Float[Array, "*chains 2"]
     momentum_sums: Float[Array, "*chains 2 D"]
-    checkpoints: Float[Array, "*chains depth 2 D"]
+    checkpoints: Checkpoints
     side: Whole
     directions: Whole
     depth: Whole
@@ -71,9 +93,9 @@ def begin(
     gradient: ChainVector,
     momentum: ChainVector,
     directions: Whole,
-    checkpoints: Float[Array, "depth 2 D"] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Trajectory:
-    """A trajectory of one point. The array of checkpoints of the last one may be reused."""
+    """A trajectory of one point. The arrays of checkpoints of the last one may be reused."""
     zero = jnp.zeros((), jnp.int32)
     end = jnp.stack([position, momentum, gradient])
     proposal = jnp.stack([position, gradient])
@@ -83,7 +105,7 @@ def begin(
         potentials=jnp.stack([potential, potential]),
         log_weights=jnp.zeros(2, position.dtype),
         momentum_sums=jnp.stack([momentum, jnp.zeros_like(momentum)]),
-        checkpoints=jnp.zeros((MAX_DEPTH, 2, len(position)), position.dtype) if checkpoints is None else checkpoints,
+        checkpoints=Checkpoints.zeros(position) if checkpoints is None else checkpoints,
         side=directions & 1,
         directions=directions >> 1,
         depth=zero,
@@ -182,23 +204,26 @@ def _leapfrog(
     return jnp.stack([position, momentum - 0.5 * step * gradient, gradient]), potential
 
 
-def _check_subtrees(
-    trajectory: Trajectory, momentum: ChainVector, total: ChainVector
-) -> tuple[Float[Array, "depth 2 D"], Flag]:
+def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainVector) -> tuple[Checkpoints, Flag]:
     """Save the first leaf of subtrees; the checkpoints, and whether a subtree that ends at this leaf turns.
 
     A leaf of even number n starts subtrees, and is saved in row popcount(n / 2) of the checkpoints. A leaf of odd
-    number n ends as many subtrees as n has trailing ones.
+    number n ends as many subtrees as n has trailing ones. `is_turning` of all rows is two products of a matrix and a
+    vector, and no array is written but the saved row, so that time hardly grows with the depth.
     """
     leaf = trajectory.leaf
     top = jax.lax.population_count(leaf >> 1)
     ending = jax.lax.population_count((~leaf & (leaf + 1)) - 1)
-    rows = jnp.arange(MAX_DEPTH)
-    here = (rows == top) & (leaf % 2 == 0)
-    checkpoints = jnp.where(here[:, None, None], jnp.stack([momentum, total]), trajectory.checkpoints)
-    first, before = checkpoints[:, 0], checkpoints[:, 1]
-    turning = is_turning(first, momentum, total - before + first)
-    return checkpoints, jnp.any(turning & (rows <= top) & (rows > top - ending))
+    reached = total - 0.5 * momentum
+    product = momentum @ reached
+    place = jnp.where(leaf % 2 == 0, top, MAX_DEPTH)
+    saved = zip(trajectory.checkpoints, (momentum, reached, product), strict=True)
+    checkpoints = Checkpoints(*(jnp.asarray(rows).at[place].set(row) for rows, row in saved))
+    by_first = checkpoints.momenta @ reached - checkpoints.products
+    by_last = product - checkpoints.sums @ momentum
+    rows = jnp.arange(MAX_DEPTH + 1)
+    turning = ((by_first <= 0) | (by_last <= 0)) & (rows <= top) & (rows > top - ending)
+    return checkpoints, jnp.any(turning)
 
 
 def _choose(
