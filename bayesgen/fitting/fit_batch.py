@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
@@ -44,6 +44,7 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
         log_evidence: log probability of each training set, where the method gives it, else None.
         refused: index of a set -> the error of its fit.
         attributes: how the fits were made; "path" says whether in one call or one by one, and why.
+        diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
         seed: of the fits.
     """
 
@@ -54,6 +55,7 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
     log_evidence: Float[np.ndarray, " B"] | None
     refused: Mapping[int, BayesgenError]
     attributes: dict[str, Any]
+    diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
     seed: Seed = dataclasses.field(compare=False)
 
     def __len__(self) -> int:
@@ -88,12 +90,12 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
     @property
     def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
         """Rank-normalised split R-hat of each parameter of each fit; None without chains."""
-        return None
+        return self.diagnostics.get("rhat")
 
     @property
     def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
         """Bulk effective sample size of each parameter of each fit; None without chains."""
-        return None
+        return self.diagnostics.get("ess")
 
     @abc.abstractmethod
     def _fit(self, index: int) -> Fit:
@@ -114,9 +116,6 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
         if place in self.refused:
             raise self.refused[place]
         return self._fit(place)
-
-    def __iter__(self) -> Iterator[Fit]:
-        return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
         lines = {
@@ -200,19 +199,9 @@ class SeparateFits(FitBatch):
 
     Attributes:
         fits: index of a set -> its fit; none of draws where a summary alone is kept.
-        diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
     """
 
     fits: Mapping[int, Fit]
-    diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
-
-    @property
-    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        return self.diagnostics.get("rhat")
-
-    @property
-    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
-        return self.diagnostics.get("ess")
 
     def _fit(self, index: int) -> Fit:
         if index not in self.fits:

@@ -4,8 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -51,9 +51,6 @@ from .fit_batch import ClosedFits, FitBatch, SeparateFits, fit_of_set, problem_o
 from .nuts import TOGETHER
 from .problem import ClosedSolution, Method, ProgramProblem, why_not_closed
 from .summaries import Summaries
-
-if TYPE_CHECKING:
-    pass
 
 SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
 
@@ -160,6 +157,7 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         log_evidence=solution.log_evidence,
         refused=refused,
         attributes={"path": "one compiled call", "device": used()},
+        diagnostics={},
         seed=seed,
         solution=solution,
     )
@@ -210,8 +208,10 @@ def _separate_fits(
             for index in range(block.start, block.stop):
                 with attempted(index):
                     problems[index] = problem_of_set(method, sets, index, seed)
-            if not are_summaries:
-                _check_memory(method, sets, problems.values())
+            needed = sets.num_sets * max(map(method.bytes_kept, problems.values()), default=0.0)
+            too_much = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
+            if too_much is not None and not are_summaries:
+                raise FitError(f"{too_much} Give keep='summary' for their means and diagnostics alone, or draw less.")
             for index, solve in zip(problems, method.solvers_of(list(problems.values())), strict=True):
                 with attempted(index):
                     fit = dataclasses.replace(solve(), model=model)
@@ -222,7 +222,9 @@ def _separate_fits(
                     advance(1)
     if not found:
         raise refused[0]
-    numbers = _stacked([found.get(index) for index in range(sets.num_sets)])
+    absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), next(iter(found.values())))
+    of_sets = (found.get(index, absent) for index in range(sets.num_sets))
+    numbers: Any = jax.tree.map(lambda *arrays: np.stack(arrays), *of_sets)
     num_together = sum(each["is_together"] for each in found.values())
     return SeparateFits(
         model=model,
@@ -236,46 +238,22 @@ def _separate_fits(
             "device": used(),
         },
         seed=seed,
-        fits=fits,
         diagnostics=numbers["diagnostics"],
+        fits=fits,
     )
-
-
-def _check_memory(method: Method, sets: DataSets, problems: Iterable[ProgramProblem]) -> None:
-    """Refuse to keep draws that do not fit the memory of the machine, half of it for all else."""
-    needed = sets.num_sets * max(map(method.bytes_kept, problems), default=0.0)
-    refusal = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
-    if refusal is not None:
-        raise FitError(f"{refusal} Give keep='summary' for their means and diagnostics alone, or draw less.")
 
 
 def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
     """Parameters, log evidence and diagnostics of a fit; of parameters the means alone, if it is to be short."""
+    entries = fit.posterior.entries if isinstance(fit.posterior, Draws) else None
     return {
-        "parameters": _means(fit) if is_short else fit.parameters,
+        "parameters": {k: draws.mean((0, 1)) for k, draws in fit.parameters.items()} if is_short else fit.parameters,
         "log_evidence": None if fit.log_evidence is None else np.asarray(fit.log_evidence),
-        "diagnostics": _diagnosed(fit),
+        "diagnostics": {}
+        if entries is None
+        else {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)},
         "is_together": fit.attributes.get("chain_method") == TOGETHER,
     }
-
-
-def _means(fit: Fit) -> dict[str, np.ndarray]:
-    return {name: draws.mean((0, 1)) for name, draws in fit.parameters.items()}
-
-
-def _diagnosed(fit: Fit) -> dict[str, Any]:
-    """R-hat and effective sample sizes of each parameter of a sampled fit."""
-    entries = fit.posterior.entries if isinstance(fit.posterior, Draws) else None
-    if entries is None:
-        return {}
-    return {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)}
-
-
-def _stacked(found: Sequence[Any]) -> Any:
-    """Trees of arrays of all fits, (B, ...); NaN where there is no fit."""
-    some = next(arrays for arrays in found if arrays is not None)
-    absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), some)
-    return jax.tree.map(lambda *arrays: np.stack(arrays), *(absent if arrays is None else arrays for arrays in found))
 
 
 @contextlib.contextmanager
