@@ -255,11 +255,9 @@ def run(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
     try:
         with ExitStack() as contexts:
             contexts.enter_context(_warnings_on(messages))
-            if out is not None:
-                contexts.enter_context(_folder(out))
+            files = {} if out is None else contexts.enter_context(_folder(out))
             outcome = interruptibly(work)
-            if out is not None:
-                _write(outcome.files(), out)
+            files |= {} if out is None else outcome.files()
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
@@ -356,18 +354,32 @@ def _title(options: CompareOptions, task: Task, split: Split) -> str:
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """The folder, made if necessary; new folders are removed if an error or Ctrl-C ends the block."""
+def _folder(path: Path) -> Iterator[dict[str, Callable[[Path], object]]]:
+    """Files to be, which are written when the block ends: to a folder aside, then moved, so that none is incomplete.
+
+    An error or Ctrl-C leaves neither these nor folders that were made for them.
+    """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    files: dict[str, Callable[[Path], object]] = {}
+    aside = path / f".bayesgen-{uuid4().hex}"
 
     def remove() -> None:
+        shutil.rmtree(aside, ignore_errors=True)
         for folder in missing:
             with suppress(OSError):  # not made yet, or not empty
                 folder.rmdir()
 
     with undone_unless_finished(remove):
-        path.mkdir(parents=True, exist_ok=True)
-        yield
+        aside.mkdir(parents=True)
+        yield files
+        try:
+            for name, write in files.items():
+                write(aside / name)
+            for name in files:
+                os.replace(aside / name, path / name)
+            aside.rmdir()
+        except OSError as error:
+            raise OSError(f"The result cannot be written to {path}: {error.strerror or error}") from error
 
 
 def _files_of_comparison(comparison: Comparison, task: Task) -> Files:
@@ -392,21 +404,6 @@ def _files_of_study(result: Study) -> Files:
 
 def _write_json(content: Any, path: Path) -> None:
     path.write_text(_json(content, "utf-8") + "\n", encoding="utf-8")
-
-
-def _write(files: Files, folder: Path) -> None:
-    """Write all files to a temporary folder, then move them, so that no file is ever incomplete."""
-    aside = folder / f".bayesgen-{uuid4().hex}"
-    try:
-        with undone_unless_finished(lambda: shutil.rmtree(aside, ignore_errors=True)):
-            aside.mkdir()
-            for file_name, write in files.items():
-                write(aside / file_name)
-            for file in aside.iterdir():
-                os.replace(file, folder / file.name)
-            aside.rmdir()
-    except OSError as error:
-        raise OSError(f"The result cannot be written to {folder}: {error.strerror or error}") from error
 
 
 def _json(content: Any, encoding: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.errors import BayesgenWarning
-from bayesgen.prediction import EVERYWHERE, ClassTarget, Scored, Target, paired_difference
+from bayesgen.prediction import EVERYWHERE, ClassTarget, Places, Scored, Target, paired_difference
 from bayesgen.records import by_content
 from bayesgen.runtime import EQUAL_DENSITIES
 from bayesgen.typing import Data, Float, Int, Shaped
@@ -103,32 +103,26 @@ def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
 
 def prediction_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
     """One row per answer and test row: the truth, if there is one, and the prediction."""
-    parts = []
-    for one in given:
-        first, rest = target.columns(one.answer.prediction, one.row_scores, EVERYWHERE)
-        parts.append(pd.DataFrame({"row": rows} | target.truth_columns(EVERYWHERE) | one.answer.key | first | rest))
+    parts = [pd.concat(_columns(one, target, rows, EVERYWHERE), axis=1) for one in given]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def disagreement_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
     """One row per pair of answers and test row in which they differ, with both predictions."""
     parts = []
-    for first, second in combinations(given, 2):
-        places = target.differing(first, second)
-        mine, my_rest = target.columns(first.answer.prediction, first.row_scores, places)
-        other, other_rest = target.columns(second.answer.prediction, second.row_scores, places)
-        columns = {"row": rows[places]} | target.truth_columns(places) | first.answer.key | mine
-        columns |= _prefixed(second.answer.key) | _prefixed(other) | my_rest | _prefixed(other_rest)
-        parts.append(pd.DataFrame(columns, index=places))
-    if not parts:
-        nowhere = np.zeros(0, int)
-        short = [name for one in given for name in target.columns(one.answer.prediction, one.row_scores, nowhere)[0]]
-        return pd.DataFrame(columns=["row", *target.truth_columns(nowhere), *short, *_prefixed(dict.fromkeys(short))])
-    return pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    for pair in list(combinations(given, 2)) or [(one, one) for one in given]:
+        places = target.differing(*pair)
+        (truth, mine, rest), (_, other, other_rest) = (_columns(one, target, rows, places) for one in pair)
+        both = [truth, mine, other.add_prefix("other_"), rest, other_rest.add_prefix("other_")]
+        parts.append(pd.concat(both, axis=1).set_axis(places))
+    return pd.concat(parts).sort_index(kind="stable").reset_index(drop=True) if parts else pd.DataFrame()
 
 
-def _prefixed(columns: dict[str, Any]) -> dict[str, Any]:
-    return {f"other_{name}": column for name, column in columns.items()}
+def _columns(one: Scored, target: Target[Any], rows: Shaped[np.ndarray, " n"], places: Places) -> list[pd.DataFrame]:
+    """Names and truth of test rows; the answer's names, and its predictions in short; the rest of these."""
+    short, rest = target.columns(one.answer.prediction, one.row_scores, places)
+    truth = {"row": rows[places]} | target.truth_columns(places)
+    return [pd.DataFrame(columns, range(len(rows[places]))) for columns in (truth, one.answer.key | short, rest)]
 
 
 @dataclass(frozen=True)
