@@ -129,22 +129,17 @@ def check_same_sites(names: Iterable[str], at_other_size: Iterable[str]) -> None
         )
 
 
-def check_statements(trace: Trace) -> None:
-    """Refuse statements that no program can have."""
-    for name, message in trace.items():
-        if message["type"] == "param":
-            raise ModelError(
-                f"The program has numpyro.param({name!r}): every unknown needs a prior. Use numpyro.sample."
-            )
-        if is_plate(message) and message["args"][1] not in (None, message["args"][0]):
-            raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
-        if message["type"] == "control_flow":
-            raise ModelError("The program uses numpyro.contrib.control_flow: write the loop in Python.")
+def check_statement(message: Message) -> None:
+    """Refuse a statement that no program can have."""
+    name = message.get("name")
+    if message["type"] == "param":
+        raise ModelError(f"The program has numpyro.param({name!r}): every unknown needs a prior. Use numpyro.sample.")
+    if is_plate(message) and message["args"][1] not in (None, message["args"][0]):
+        raise ModelError(f"The plate {name!r} subsamples: bayesgen needs every row. Drop subsample_size.")
 
 
 def check_sites(trace: Trace, plate: str, label: str | None) -> None:
-    """Refuse statements and sites that a generative program cannot have."""
-    check_statements(trace)
+    """Refuse sites that a generative program cannot have."""
     for message in samples(trace).values():
         _check_sample(message, plate, label)
 

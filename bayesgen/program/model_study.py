@@ -21,7 +21,6 @@ from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites
 from .conventions import (
     Message,
     Trace,
-    check_statements,
     in_plate,
     is_drawn,
     is_factor,
@@ -223,7 +222,6 @@ class Study:
         self.leaves, texts = with_columns(leaves)
         self.categories = {name: text.categories for name, text in texts.items()}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
-        check_statements(self.trace)
         self._check_observed()
         self.rows = _row_axis(self.observed, rows)
         self.size = self.rows.size(next(iter(self.observed.values())))

@@ -24,7 +24,7 @@ from bayesgen.errors import ModelError
 from bayesgen.runtime import check_not_forked
 from bayesgen.typing import Array, PRNGKeyArray
 
-from .conventions import Message, Trace, is_deterministic, is_drawn, is_sample
+from .conventions import Message, Trace, check_statement, is_deterministic, is_drawn, is_sample
 
 _RUNNING = threading.RLock()  # may be taken again by the thread that has it: a program may look at another one
 # the modules of NumPyro that hold the stack by name
@@ -55,7 +55,7 @@ def sites_of(
 
     Raises:
         ModelError: a program that needs the values of traced arrays in Python, indexes by truth values,
-            or repeats a site.
+            repeats a site, has parameters or subsamples.
     """
     check_not_forked()
     program = handlers.substitute(
@@ -63,7 +63,7 @@ def sites_of(
     )
     with _RUNNING, _stack_of_its_own():
         try:
-            return handlers.trace(_Distinct(program)).get_trace(size, **covariates)
+            return handlers.trace(_Checked(program)).get_trace(size, **covariates)
         except jax.errors.NonConcreteBooleanIndexError as error:
             raise ModelError(
                 f"The program indexes by truth values{_where(error)}: index by whole numbers, table[g.astype(int)] "
@@ -79,15 +79,16 @@ def sites_of(
             ) from None
 
 
-class _Distinct(Messenger):
-    """Refuses two sites of one name."""
+class _Checked(Messenger):
+    """Refuses what no program can have, and two sites of one name."""
 
     def __init__(self, program: Callable[..., object]) -> None:
         super().__init__(program)
         self.names: set[str] = set()
 
     def process_message(self, msg: Message) -> None:
-        """Note the name."""
+        """Check the statement, and note its name."""
+        check_statement(msg)
         if is_sample(msg) or is_deterministic(msg):
             if msg["name"] in self.names:
                 raise ModelError(

@@ -299,7 +299,7 @@ def masked(slope, x, y):
 
 def subsampled(slope, x, y):
     with numpyro.plate("data", N, subsample_size=5) as index:
-        normal(slope * jnp.asarray(x)[index], jnp.asarray(y)[index])
+        normal(slope * x[index], y[index])
 
 
 def in_two_plates(slope, x, y):
