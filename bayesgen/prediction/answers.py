@@ -56,8 +56,8 @@ class ClassPrediction:
     index: "pd.Index | None" = None
 
     def __repr__(self) -> str:
-        title = f"ClassPrediction of {len(self.log_marginal)} rows by {len(self.classes)} classes"
-        return described(title, self._lines() if len(self.log_marginal) else {})
+        title = f"ClassPrediction of {_size(self.log_marginal)} by {len(self.classes)} classes"
+        return described(title, self._lines() if self.log_marginal.size else {})
 
     def _lines(self) -> dict[str, str | None]:
         """The lines of `repr`, by name."""
@@ -161,12 +161,13 @@ class ClassPrediction:
         return ClassTarget.of(self.classes, None, y, len(self.log_probabilities), "y")
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame: the label, and a column of probabilities for each class. It has the index of X."""
-        import pandas as pd
+        """A pandas frame: the label, and a column of probabilities for each class.
 
+        It has the index of X; of a batch of fits, the number of the data set before it.
+        """
         columns = {"label": self.labels}
-        columns |= {label: self.probabilities[:, index] for index, label in enumerate(self.classes.tolist())}
-        return pd.DataFrame(columns, index=self.index)
+        columns |= {label: self.probabilities[..., index] for index, label in enumerate(self.classes.tolist())}
+        return _frame(columns, self.index)
 
 
 def with_information(
@@ -251,7 +252,7 @@ class ContinuousPrediction:
                 "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
                 "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
             }
-        return described(f"ContinuousPrediction of {len(self)} rows", lines)
+        return described(f"ContinuousPrediction of {_size(values)}", lines)
 
     @functools.cached_property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -347,12 +348,13 @@ class ContinuousPrediction:
         return target.scores(self, target.row_scores(self))
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame: mean, standard deviation, median and the 90% interval of each row. It has the index of X."""
-        import pandas as pd
+        """A pandas frame: mean, standard deviation, median and the 90% interval of each row.
 
-        (low, high), median = self.interval().T, self.quantile([0.5])[:, 0]
+        It has the index of X; of a batch of fits, the number of the data set before it.
+        """
+        low, median, high = np.moveaxis(self.quantile([0.05, 0.5, 0.95]), -1, 0)
         columns = {"mean": self.mean, "std": self.std, "median": median, "lower": low, "upper": high}
-        return pd.DataFrame(columns, index=self.index)
+        return _frame(columns, self.index)
 
     def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
         values = _as_numbers(y)
@@ -400,11 +402,11 @@ class DensityPrediction:
         values = self.log_marginal
         lines = {
             "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
-            if len(values)
+            if values.size
             else None,
             "next": "answer.log_marginal",
         }
-        return described(f"DensityPrediction of {len(values)} rows", lines)
+        return described(f"DensityPrediction of {_size(values)}", lines)
 
     @property
     def probabilities(self) -> NoReturn:
@@ -422,7 +424,26 @@ class DensityPrediction:
         raise PredictionError(self.without_classes)
 
 
+def _size(values: Float[np.ndarray, "*data_sets n"]) -> str:
+    """How many rows, and of how many data sets, have values."""
+    return " by ".join(
+        f"{size:,} {name}" for size, name in zip(values.shape, NAMES_OF_AXES[-values.ndim :], strict=True)
+    )
+
+
+def _frame(columns: Mapping[str, Shaped[np.ndarray, "*data_sets n"]], index: "pd.Index | None") -> "pd.DataFrame":
+    """A frame with a line for each row, or for each data set and row."""
+    import pandas as pd
+
+    *num_sets, num_rows = next(iter(columns.values())).shape
+    rows: Any = pd.RangeIndex(num_rows) if index is None else index
+    if num_sets:
+        rows = pd.MultiIndex.from_product([range(*num_sets), rows], names=["data_set", rows.name or "row"])
+    return pd.DataFrame({name: np.ravel(values) for name, values in columns.items()}, index=rows)
+
+
 Predicted = TypeVar("Predicted", ClassPrediction, ContinuousPrediction)
+NAMES_OF_AXES = ("data sets", "rows")
 OF_ALL_ROWS = ("classes", "device", "index", "without_classes")  # fields that are the same for all rows
 
 

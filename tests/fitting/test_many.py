@@ -72,6 +72,10 @@ def test_predictions_have_the_data_sets_first(name, rule, weights):
     close(answer.entropy, [one.entropy for one in each])
     assert answer.labels.tolist() == [one.labels.tolist() for one in each]
     assert answer.classes.tolist() == each[0].classes.tolist()
+    assert f"{SETS} data sets by {len(answer.labels[0])} rows" in repr(answer)
+    frame = answer.to_frame()
+    for number, one in enumerate(each):
+        pd.testing.assert_frame_equal(frame.loc[number], one.to_frame().rename_axis("row"))
 
 
 @pytest.mark.parametrize("name", response_cases.CASES)
@@ -89,6 +93,7 @@ def test_regressions_answer_with_the_data_sets_first(name):
     close(answer.quantile([0.1, 0.5]), [one.quantile([0.1, 0.5]) for one in each])
     close(answer.crps(y), [one.crps(y) for one in each])
     assert answer.draws(2).shape == (2, 3, len(y))
+    close(answer.to_frame(), pd.concat([one.to_frame() for one in each]))
 
 
 def sets_of_three_sizes():
