@@ -269,7 +269,8 @@ class NormalInverseWishart(JointNormalFamily):
         The site of the covariance holds the inverse of its Cholesky factor, relative to one near it: `RelativeFactor`.
         Means are standardised by their covariance. So no factor is inverted where the density is evaluated.
         """
-        return self.replace(near=(parameters["mean"], inverse_lower(np.linalg.cholesky(parameters["covariance"]))))
+        whitening = np.tril(np.linalg.inv(np.linalg.cholesky(parameters["covariance"])))
+        return self.replace(near=(parameters["mean"], whitening))
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:

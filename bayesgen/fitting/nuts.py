@@ -35,9 +35,10 @@ from bayesgen.solvers import (
     Sample,
     Settings,
     constrained,
+    evaluator_of,
+    laplace,
     sample,
     sample_together,
-    whitened_at_mode,
 )
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
@@ -50,7 +51,7 @@ from .problem import FiniteProblem, Method, ProgramProblem
 from .starts import free_parameters
 
 TOGETHER = "vectorized with those of other data sets"
-MOST_TOGETHER = 200  # dimensions of densities whose chains are run side by side, as their Hessians are dense
+MOST_TOGETHER = 40_000  # numbers in the map that whitens a density, of which each of those side by side has its own
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 
@@ -198,10 +199,10 @@ class NUTS(Method):
         `moving` and `start` are the program of the first, and a process near its mode.
         """
         alone, first = [None] * len(problems), densities[0]
-        if not _are_alike(densities) or first.dimension > MOST_TOGETHER or first.loops_over_rows:
+        if not _are_alike(densities) or first.loops_over_rows:
             return alone
-        prepared = whitened_at_mode(first, self.num_chains, lambda: _starts(moving, start, problems[0].seed))
-        if prepared.reason is not None:
+        prepared = laplace(first, evaluator_of(first), _starts(moving, start, problems[0].seed))
+        if prepared.reason is not None or sum(map(np.size, prepared.density.whitening.factors)) > MOST_TOGETHER:
             return alone
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
         keys = [as_key(problem.seed) for problem in problems]

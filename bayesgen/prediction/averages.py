@@ -177,7 +177,9 @@ def tail_indices(
     if len(examined):
         table = draws_of(examined)
         k[examined] = pareto_k(table)
-        is_robust[examined] = (k[examined] <= MAX_K) | are_robust(table)
+        is_heavy = ~(k[examined] <= MAX_K)
+        is_robust[examined] = ~is_heavy
+        is_robust[examined[is_heavy]] = are_robust(table[:, is_heavy])
     return k, is_robust
 
 

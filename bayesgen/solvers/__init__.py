@@ -1,7 +1,7 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
 from .ascent import Ascent, Coordinates, ascend
-from .attempts import Chains, Preparation, Settings, sample, whitened_at_mode
+from .attempts import Chains, Preparation, Settings, laplace, sample
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
@@ -28,8 +28,8 @@ __all__ = [
     "curvature_at",
     "evaluator_of",
     "find_supremum",
+    "laplace",
     "maximize",
     "sample",
     "sample_together",
-    "whitened_at_mode",
 ]

@@ -84,10 +84,13 @@ def start(
     return Chain(trajectory, guess, averages, zero)
 
 
-def draw_numbers(random: np.random.Generator, size: int, dimension: int) -> RandomNumbers:
+def draw_numbers(
+    random: np.random.Generator, size: int, dimension: int, most_steps: int = LEAPFROGS_A_CALL
+) -> RandomNumbers:
     """`RandomNumbers` for the draws of one call, and one more draw that is begun in it."""
-    most = int(np.clip(4 * TABLE_CELLS // (size * dimension), 16, DRAWS_A_CALL)) + 1
-    log_uniforms = np.log1p(-random.random((LEAPFROGS_A_CALL, size, 2)))
+    most_draws = min(DRAWS_A_CALL, max(most_steps // 4, 16))  # draws of fewer steps are rare
+    most = int(np.clip(4 * TABLE_CELLS // (size * dimension), 16, most_draws)) + 1
+    log_uniforms = np.log1p(-random.random((most_steps, size, 2)))
     return RandomNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import OwnedJit, Pool, carrying, chunks, devices_in_use, divided, num_cores
+from bayesgen.statistics import inverse_lower
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 
 from .attempts import CAREFUL, LONG_TRAJECTORY, Settings, failure_of
@@ -27,7 +28,6 @@ from .curvature import AffineMap, Whitened
 from .maximize import CONVERGED_DECREMENT, LAST_DECREMENT
 from .quasi_newton import LIGHT_OPTIMISATION, begin, climbed, unit_axes
 from .sampler import (
-    LEAPFROGS_A_CALL,
     STATISTICS,
     Chain,
     RandomNumbers,
@@ -42,6 +42,7 @@ from .sampler import (
 
 # densities whose chains are one array on a device; more take more memory, and on a processor are no faster
 AT_ONCE_ON_CPU, AT_ONCE_ON_GPU = 32, 1024
+STEPS_A_CALL = 256  # after which densities with their draws make place for others
 
 
 def sample_together(
@@ -90,17 +91,27 @@ def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[A
         dimension, coordinates = len(near.center), Whitened(density, near)
         origin, axes = jnp.zeros(dimension), unit_axes(dimension)
         climb = climbed(coordinates, origin, axes, begin(np.zeros(dimension)), 400, LAST_DECREMENT)
-        point = climb.point
-        curvature = -jax.hessian(coordinates)(point)
-        root = jnp.linalg.cholesky(curvature)
-        inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(dimension), lower=True)
-        step = inverse.T @ (inverse @ climb.gradient)
-        is_peak = jnp.isfinite(inverse).all() & (climb.gradient @ step <= CONVERGED_DECREMENT)
-        factor = jax.jacfwd(near)(point) @ inverse.T
-        safe = jnp.where(is_peak, factor, jnp.eye(dimension))
-        return AffineMap(near(point + jnp.where(is_peak, step, 0.0)), (safe[None],)), is_peak
+        inverses = [inverse_lower(jnp.linalg.cholesky(block)) for block in _blocks(coordinates, climb.point)]
+        to_peak = AffineMap(climb.point, tuple(inverse.mT for inverse in inverses))
+        whitened_gradient = jax.vjp(to_peak, origin)[1](climb.gradient)[0]
+        peak = to_peak(whitened_gradient)
+        is_peak = jnp.isfinite(peak).all() & (whitened_gradient @ whitened_gradient <= CONVERGED_DECREMENT)
+        factors = (factor @ inverse.mT for factor, inverse in zip(near.factors, inverses, strict=True))
+        safe = (jnp.where(is_peak, factor, jnp.eye(factor.shape[1])) for factor in factors)
+        return AffineMap(near(jnp.where(is_peak, peak, climb.point)), tuple(safe), near.places), is_peak
 
     return jax.vmap(of_density)(densities)
+
+
+def _blocks(density: Whitened, point: Float[Array, " D"]) -> Iterator[Float[Array, "blocks size size"]]:
+    """Blocks of minus the Hessian at a point, those of one size together: of the structure of the whitening."""
+    start, gradient = 0, jax.grad(density)
+    for factor in density.whitening.factors:
+        number, size, _ = factor.shape
+        of_blocks = slice(start, start := start + number * size)
+        probes = jnp.zeros((size, len(point))).at[:, of_blocks].set(np.tile(np.eye(size), number))
+        slopes = jax.vmap(lambda probe: jax.jvp(gradient, (point,), (probe,))[1])(probes)
+        yield -slopes[:, of_blocks].reshape(size, number, size).swapaxes(0, 1)
 
 
 def _at(values: Any, places: Any) -> Any:
@@ -130,7 +141,7 @@ class _Run:
 
     def numbers(self) -> RandomNumbers:
         """Random numbers for one call."""
-        return draw_numbers(self._random, len(self.left), self._dimension)
+        return draw_numbers(self._random, len(self.left), self._dimension, STEPS_A_CALL)
 
     def take(
         self, chains: Chain, draws: Float[np.ndarray, "chains m D"], stats: Float[np.ndarray, "chains m s"]
@@ -223,7 +234,7 @@ class _Runs:
             for each in ([running[index].chains for index in places], [numbers[index] for index in places])
         )
         state = map(divided, (densities, chains, random, left, adapts))
-        chains, draws, stats = jax.tree.map(np.asarray, advance_sets(*state, self.settings.target, LEAPFROGS_A_CALL))
+        chains, draws, stats = jax.tree.map(np.asarray, advance_sets(*state, self.settings.target, STEPS_A_CALL))
         for place, index in enumerate(indices):
             running[index].take(_at(chains, place), draws[place], stats[place])
 
