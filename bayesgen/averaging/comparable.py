@@ -10,7 +10,7 @@ from bayesgen.data import SEQUENCE, ColumnKinds, Schema, StatedKind, uniform_kin
 from bayesgen.distributions import CountsAndRows
 from bayesgen.errors import FitError
 from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
-from bayesgen.fitting import Fit
+from bayesgen.fitting import Fit, moments_of
 from bayesgen.program import ConcreteModel
 from bayesgen.runtime import EQUAL
 from bayesgen.statistics import Moments, SufficientStatistics, Summary, outer_or_square
@@ -88,16 +88,15 @@ def _of_response(fit: Fit, summary: Any) -> dict[str, Fingerprint]:
     return found | _products(summary, [*(basis.names if basis.transformer is None else [repr(basis.transformer)]), "y"])
 
 
-def fingerprints_of_scale(fit: Fit) -> dict[str, Fingerprint]:
-    """The fingerprints of the data of a fit without summaries: their weight, and the means and variances."""
-    schema = fit.schema
-    assert schema.mean is not None and schema.variance is not None
-    reach = np.abs(schema.mean) + np.sqrt(schema.variance)
-    return {
-        "weights of all rows": Fingerprint.of(fit.attributes["total_weight"]),
-        "means of columns": Fingerprint.of(schema.mean, reach),
-        "variances of columns": Fingerprint.of(schema.variance, schema.variance + OFFSET * reach**2),
-    }
+def fingerprints_of_scale(schema: Schema, total_weight: float) -> dict[str, Fingerprint]:
+    """The fingerprints of data without summaries: their weight, and the means and variances that a schema holds."""
+    found, moments = {"weights of all rows": Fingerprint.of(total_weight)}, moments_of(schema)
+    for name, mean, variance in zip(("columns", "y"), moments[::2], moments[1::2], strict=True):
+        if mean is not None and variance is not None:
+            reach = np.abs(mean) + np.sqrt(variance)
+            found[f"means of {name}"] = Fingerprint.of(mean, reach)
+            found[f"variances of {name}"] = Fingerprint.of(variance, variance + OFFSET * reach**2)
+    return found
 
 
 def _of_columns(summary: Any, family: Family | None, num_columns: int) -> dict[str, Fingerprint]:
@@ -251,7 +250,7 @@ def check_comparable(fits: Sequence[Fit]) -> None:
         of_leaf = (
             fingerprints(leaf, leaf.summaries.statistics)
             if have_summaries and leaf.summaries
-            else fingerprints_of_scale(leaf)
+            else fingerprints_of_scale(leaf.schema, leaf.attributes["total_weight"])
         )
         for name, fingerprint in of_leaf.items():
             other, expected = known.setdefault(name, (index, fingerprint))

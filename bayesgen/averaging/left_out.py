@@ -6,12 +6,12 @@ import scipy.special
 
 from bayesgen.data import Rows, read_table, response_values
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import Fit, encoded_rows
+from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, summaries_of_rows, with_moments
 from bayesgen.prediction import BMA, PlugIn, RowScores, Rule, scores_by, scores_without
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
-from .comparable import fingerprints
+from .comparable import fingerprints, fingerprints_of_scale
 
 
 def posterior_weights(
@@ -132,11 +132,15 @@ def _scored_rows(fit: Fit, X: Data, y: Values | None) -> Rows:
 
 def check_trained_on(fit: Fit, rows: Rows) -> None:
     """Refuse rows other than the training rows of the fit, by their fingerprints."""
-    given = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
-    assert fit.summaries is not None
-    trained = fingerprints(fit, fit.summaries.statistics)
+    if fit.summaries is None:
+        data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
+        given = fingerprints_of_scale(data.scaled_schema, data.total_weight)
+        trained = fingerprints_of_scale(fit.schema, fit.attributes["total_weight"])
+    else:
+        given = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
+        trained = fingerprints(fit, fit.summaries.statistics)
     for name, fingerprint in given.items():
-        if fingerprint.differs(trained[name]):
+        if name in trained and fingerprint.differs(trained[name]):
             raise DataError(
                 f"X= and y= are not the rows that these fits were trained on: the {name} differ. Give the training "
                 "rows (all of weight 1), or with folds=None rows that no member has seen."

@@ -21,7 +21,7 @@ from bayesgen.errors import (
     check_whole,
     keywords_stated,
 )
-from bayesgen.fitting import SETS_AT_ONCE, Fit, FitBatch, Method, SetsOfRows, Summaries, fit_many, with_moments
+from bayesgen.fitting import SETS_AT_ONCE, Fit, Method, SetsOfRows, Summaries, fit_many, with_moments
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, log_joint_draws, read_rows
@@ -263,14 +263,16 @@ def calibrate(
     truth, rows = simulator.simulated(world, simulations, keys[1], start)
     data = simulator.summaries(rows, simulations)
     data = data if learned is None else [learned + simulated for simulated in data]
-    parts = []
+    found: list[Any] = []
     for part in chunks(simulations, SETS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LabelSwitchingWarning)  # parameters without names are not ranked
             fits = fit_many(simulator.model, data[part], method=method, seed=seed_of_part, progress=progress)
-        parts.append(_posterior_draws(fits, simulator, rows, part, keys[3]))
-    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+        for index, refusal in fits.refused.items():
+            raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")
+        found += [_drawn(simulator, fit, rows, index, keys[3]) for index, fit in enumerate(fits, part.start)]
+    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *found)
     others = simulator.simulated(
         simulator.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()}
     )
@@ -362,34 +364,26 @@ def _world(
     return simulator.program, latents, dataclasses.replace(model.summaries, schema=model.schema)
 
 
-def _posterior_draws(
-    fits: FitBatch, simulator: Simulator, rows: Rows, part: slice, key: PRNGKeyArray
-) -> tuple[Latents, Int[np.ndarray, " sets"], Float[np.ndarray, "sets ..."] | None]:
-    """Nearly independent draws of each fit, one more than `MOST_DRAWS`, and how many of these differ.
+def _drawn(
+    simulator: Simulator, fit: Fit, rows: Rows, index: int, key: PRNGKeyArray
+) -> tuple[Latents, int, Float[np.ndarray, " numbers"] | None]:
+    """Nearly independent draws of a fit, one more than `MOST_DRAWS`, and how many of these differ.
 
     The first is to make the held-out row. Of a number, the held-out one and draws from its predictive.
     """
-    for index, refusal in fits.refused.items():
-        raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")
-    latents, num_draws, numbers = [], [], []
-    response = simulator.model.response
-    for index, fit in enumerate(fits, part.start):
-        own_key = jax.random.fold_in(key, index)
-        draws, wanted = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key)), MOST_DRAWS
-        total = len(next(iter(draws.values())))
-        if isinstance(fit.posterior, Draws):
-            entries = fit.posterior.entries
-            sizes = np.zeros(0) if entries is None else entries.sizes
-            wanted = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
-        places = np.linspace(0, total - 1, wanted + 1).round().astype(int)
-        latents.append({name: pad(values[places], MOST_DRAWS + 1) for name, values in draws.items()})
-        num_draws.append(wanted)
-        if response is not None:
-            row = rows.take([(index + 1) * (simulator.num_rows + 1) - 1])
-            answer = BMA().respond(fit, response.without(row)).draws(MOST_DRAWS, seed=own_key)
-            numbers.append(np.append(response.values(row), answer))
-    stacked = {name: np.stack([each[name] for each in latents]) for name in simulator.program.latents}
-    return stacked, np.array(num_draws), np.stack(numbers) if numbers else None
+    own_key, wanted, response = jax.random.fold_in(key, index), MOST_DRAWS, simulator.model.response
+    draws = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key))
+    total = len(next(iter(draws.values())))
+    if isinstance(fit.posterior, Draws):
+        sizes = np.zeros(0) if fit.posterior.entries is None else fit.posterior.entries.sizes
+        wanted = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
+    places = np.linspace(0, total - 1, wanted + 1).round().astype(int)
+    latents = {name: pad(draws[name][places], MOST_DRAWS + 1) for name in simulator.program.latents}
+    if response is None:
+        return latents, wanted, None
+    row = rows.take([(index + 1) * (simulator.num_rows + 1) - 1])
+    answer = BMA().respond(fit, response.without(row)).draws(MOST_DRAWS, seed=own_key)
+    return latents, wanted, np.append(response.values(row), answer)
 
 
 def _values(

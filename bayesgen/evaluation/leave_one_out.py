@@ -1,6 +1,5 @@
 """`leave_one_out`: each training row predicted from all others."""
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +15,11 @@ from bayesgen.concepts import ConceptFit, read_examples
 from bayesgen.data import Rows, Table, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import (
-    UNKNOWN_MOMENTS,
-    Fit,
-    encoded_rows,
-    log_likelihoods,
-    moments_of,
-    summaries_of_rows,
-    with_moments,
-)
+from bayesgen.fitting import Fit, encoded_rows, log_likelihoods
 from bayesgen.fitting import fit as learned
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
-from bayesgen.program import log_joint_draws
+from bayesgen.program import scores_of_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import table_chunks
 from bayesgen.typing import Data, Float, Int, Values
@@ -146,20 +137,11 @@ def leave_one_out(
     rule = BMA() if rule is None else rule
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
+    check_trained_on(fit, rows)
     if isinstance(fit.posterior, Draws):
         if folds is not None or not isinstance(rule, BMA):
             raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")
-        _check_moments(fit, rows)
-        result = _by_draws(fit, rows)
-        assert result.pareto_k is not None
-        is_unsure = (result.pareto_k > MAX_K) & refit
-        anew = scores_without(fit, rule, rows, np.where(is_unsure, np.arange(rows.num_rows), -1)).given_row
-        log_scores, tails = np.where(is_unsure, anew, result.log_scores), np.where(is_unsure, 0.0, result.pareto_k)
-        return dataclasses.replace(result, log_scores=log_scores, pareto_k=tails)
-    if fit.summaries is None:
-        _check_moments(fit, rows)
-    else:
-        check_trained_on(fit, rows)
+        return _by_draws(fit, rows, rule if refit else None)
     if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
     codes = np.arange(rows.num_rows) if folds is None else np.unique(folds, return_inverse=True)[1]
@@ -197,18 +179,11 @@ def _training_rows(fit: Fit, table: Table) -> Rows:
     return encoded_rows(fit.concrete, fit.schema, table)
 
 
-def _check_moments(fit: Fit, rows: Rows) -> None:
-    """Refuse rows other than the training rows of a fit without summaries, by their weight and their moments."""
-    data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
-    pairs = zip(moments_of(data.scaled_schema), moments_of(fit.schema), strict=True)
-    weights = [(data.total_weight, fit.attributes["total_weight"])]
-    known = [pair for pair in (*weights, *pairs) if all(part is not None for part in pair)]
-    if not all(np.allclose(*pair, rtol=1e-9, equal_nan=True) for pair in known):
-        raise DataError("X= and y= are not the rows that this fit was trained on. Give the training rows.")
+def _by_draws(fit: Fit, rows: Rows, rule: Rule | None) -> LeaveOneOut:
+    """Scores by draws given all rows, each with the weight of one over the density of the row.
 
-
-def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
-    """Scores by draws given all rows, each with the weight of one over the density of the row."""
+    By the rule, if one is given, rows of heavy weights are scored by a fit without them.
+    """
     if fit.concrete.response is not None:
         raise PredictionError("leave_one_out of draws is for classes and densities. Use an exact fit, or folds.")
     latents = chains_joined(fit.posterior.draws(0, jax.random.key(0)))
@@ -216,16 +191,16 @@ def _by_draws(fit: Fit, rows: Rows) -> LeaveOneOut:
     scores, in_sample, tails = np.empty((3, rows.num_rows))
     for places in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
         chunk = rows.take(places)
-        table = np.moveaxis(log_joint_draws(fit.program, latents, dataclasses.replace(chunk, labels=None)), 0, 1)
-        marginal = scipy.special.logsumexp(table, axis=-1)
-        codes = np.full(len(table), -1) if chunk.labels is None else np.asarray(chunk.labels)
-        has_label = codes >= 0
-        own = np.where(has_label[:, None], table[np.arange(len(table)), :, codes], marginal)
+        given_row, own = np.swapaxes(scores_of_draws(fit.program, latents, chunk), 1, 2)
         weights, tails[places] = array_stats.psislw(own * chunk.frequencies[:, None])
         for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
-            of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, marginal))
-            total = scipy.special.logsumexp(logs, axis=-1)
-            scored[places] = np.where(has_label, of_own - of_row, of_row - total)
+            of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, own - given_row))
+            scored[places] = of_own - of_row
+    if rule is not None:
+        unsure = tails > MAX_K
+        folds = np.where(unsure, np.arange(rows.num_rows), -1)
+        scores[unsure] = scores_without(fit, rule, rows, folds).given_row[unsure]
+        tails[unsure] = 0.0
     return LeaveOneOut(scores, in_sample, tails, num_draws)
 
 

@@ -86,12 +86,11 @@ class Prequential:
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with a line for each pair, sequence and row: pair, sequence, row and both scores."""
-        shape = (len(self.pairs), -1, self.log_scores.shape[-1])
-        scores = {name: getattr(self, name).reshape(shape) for name in ("log_scores", "log_joint_scores")}
-        pair, sequence, row = np.indices(scores["log_scores"].shape).reshape(3, -1)
-        names = {"log_scores": "log_score", "log_joint_scores": "log_joint_score"}
-        columns = {names[name]: values.ravel() for name, values in scores.items()}
-        return pd.DataFrame({"pair": np.asarray(self.pairs)[pair], "sequence": sequence, "row": row, **columns})
+        num_rows, scores = self.log_scores.shape[-1], self.log_scores.ravel()
+        axes = [self.pairs, range(len(scores) // (len(self.pairs) * num_rows)), range(num_rows)]
+        index = pd.MultiIndex.from_product(axes, names=["pair", "sequence", "row"])
+        columns = {"log_score": scores, "log_joint_score": self.log_joint_scores.ravel()}
+        return pd.DataFrame(columns, index).reset_index()
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Mean log scores over sequences, by row; of one sequence, means over successive rows. Needs matplotlib."""
@@ -99,12 +98,10 @@ class Prequential:
         num_rows = self.log_scores.shape[-1]
         scores = self.log_scores.reshape(len(self.pairs), -1, num_rows)
         for name, of_pair in zip(self.pairs, scores, strict=True):
-            with np.errstate(invalid="ignore"):
-                counts = np.maximum((~np.isnan(of_pair)).sum(0), 1)
-                mean = np.where(np.isnan(of_pair).all(0), np.nan, np.nansum(of_pair, axis=0) / counts)
+            mean = pd.DataFrame(of_pair).mean()  # of rows that have a score
             if len(of_pair) == 1:
-                mean = pd.Series(mean).rolling(max(1, num_rows // 20), min_periods=1).mean().to_numpy()
-            axes.plot(np.arange(num_rows), mean, label=name)
+                mean = mean.rolling(max(1, num_rows // 20), min_periods=1).mean()
+            axes.plot(np.arange(num_rows), mean.to_numpy(), label=name)
         axes.legend()
         return axes
 
@@ -151,15 +148,10 @@ def prequential(
     asked = [EXACT_AVERAGE] if pairs is None else list(pairs)
     if not asked:
         raise DataError("There is nothing to score. Give at least one (method, rule) pair.")
-    if order is None:
-        several = y is None and is_chunked(X)
-        sets = read_sets(model, X if several else [(X,) if y is None else (X, y)], None, None, schema)
-    else:
-        orders = np.atleast_2d(np.asarray(order))
-        sets, several = read_sets(model, [(X,) if y is None else (X, y)], None, None, schema), np.ndim(order) > 1
-        assert isinstance(sets, SetsOfRows)
-        sets = _reordered(sets, orders)
-    assert isinstance(sets, SetsOfRows)
+    several = y is None and is_chunked(X) if order is None else np.ndim(order) > 1
+    given = X if order is None and several else [(X,) if y is None else (X, y)]
+    sets: Any = read_sets(model, given, None, None, schema)
+    sets = sets if order is None else _reordered(sets, np.atleast_2d(np.asarray(order)))
     names = tuple(f"{method} + {rule}" for method, rule in names_of(asked))
     tables = [_scores(sets, method, rule) for method, rule in asked]
     scores = [np.stack(of_pairs) for of_pairs in zip(*tables, strict=True)]

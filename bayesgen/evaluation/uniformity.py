@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from bayesgen.typing import Bool, Float
 
@@ -57,11 +57,10 @@ def coverage(tail: float, num_values: int) -> float:
 
 def band(num_values: int, level: float) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
     """The lowest and highest share of values at most each point, which hold simultaneously with this probability."""
-    low, high = np.log(LEAST_TAIL), 0.0
-    for _ in range(20):  # coverage falls as the tail grows
-        middle = (low + high) / 2
-        low, high = (middle, high) if coverage(np.exp(middle), num_values) >= level else (low, middle)
-    is_inside = _tails(num_values) > np.exp(low)
+    log_tail = optimize.bisect(
+        lambda middle: coverage(np.exp(middle), num_values) - level, np.log(LEAST_TAIL), 0.0, xtol=1e-5
+    )
+    is_inside = _tails(num_values) > np.exp(log_tail - 1e-5)
     highest = num_values - np.argmax(is_inside[:, ::-1], axis=1)
     return np.argmax(is_inside, axis=1) / num_values, highest / num_values
 
