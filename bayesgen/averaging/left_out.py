@@ -106,7 +106,7 @@ def cross_validated_scores(fit: Fit, X: Data, y: Values | None, folds: Int[np.nd
     """
     rows = _scored_rows(fit, X, y)
     if y is not None:
-        check_trained_on(fit, rows)
+        check_trained_on(fit, rows, "all of weight 1, or with folds=None rows that no member has seen")
     return scores_without(fit, _rule_of(fit), rows, folds)
 
 
@@ -130,8 +130,8 @@ def _scored_rows(fit: Fit, X: Data, y: Values | None) -> Rows:
     return encoded_rows(fit.concrete, fit.schema, table)
 
 
-def check_trained_on(fit: Fit, rows: Rows) -> None:
-    """Refuse rows other than the training rows of the fit, by their fingerprints."""
+def check_trained_on(fit: Fit, rows: Rows, wanted: str) -> None:
+    """Refuse rows other than the training rows of the fit, by their fingerprints, and say which are wanted."""
     if fit.summaries is None:
         data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
         given = fingerprints_of_scale(data.scaled_schema, data.total_weight)
@@ -142,8 +142,7 @@ def check_trained_on(fit: Fit, rows: Rows) -> None:
     for name, fingerprint in given.items():
         if name in trained and fingerprint.differs(trained[name]):
             raise DataError(
-                f"X= and y= are not the rows that these fits were trained on: the {name} differ. Give the training "
-                "rows (all of weight 1), or with folds=None rows that no member has seen."
+                f"X= and y= are not the rows of the training: the {name} differ. Give the training rows, {wanted}."
             )
 
 

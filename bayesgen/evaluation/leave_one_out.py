@@ -137,7 +137,7 @@ def leave_one_out(
     rule = BMA() if rule is None else rule
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
-    check_trained_on(fit, rows)
+    check_trained_on(fit, rows, "with the sample_weight= that they had")
     if isinstance(fit.posterior, Draws):
         if folds is not None or not isinstance(rule, BMA):
             raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")

@@ -379,7 +379,7 @@ def test_left_out_weights_take_the_training_rows_alone(data, weights):
     close(shuffled.weights, expected.weights, atol=1e-5)
     within = np.concatenate([np.flatnonzero(y == label) for label in np.unique(y)])
     for rows in (X[order], X + 1e-6, about_class_means(X, y, lambda r: 2 * r), X[::-1]):
-        with pytest.raises(bg.DataError, match=r"not the rows that these fits were trained on: the .* differ\. Give"):
+        with pytest.raises(bg.DataError, match=r"not the rows of the training: the .* differ\. Give"):
             bg.average(fits, weights=weights, X=rows, y=y)
     close(bg.average(fits, weights=weights, X=X[within], y=y[within], folds=13).weights, expected.weights, atol=1e-5)
 

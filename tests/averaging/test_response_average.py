@@ -74,7 +74,7 @@ def test_weights_of_rows_left_out_compare_what_is_said_of_y(weights):
     answer = bg.predict(both, NEW, rule=BMA)
     assert answer.log_marginal is None
     close(answer.mean, both.weights @ np.stack([bg.predict(fit, NEW, rule=BMA).mean for fit in fits]))
-    with pytest.raises(bg.DataError, match="not the rows that these fits were trained on"):
+    with pytest.raises(bg.DataError, match="not the rows of the training"):
         bg.average(fits, weights=weights, X=X, y=Y + 1)
     with pytest.raises(bg.DataError, match="y is missing in 1 rows, the first is row 2"):
         bg.average(fits, weights=weights, X=NEW, y=[1, 2, None, 4, 5], folds=None)
