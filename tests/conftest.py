@@ -16,6 +16,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import type_checker
 
+gc.set_threshold(50_000, 20, 20)  # a quarter of the time of collecting the tests goes there otherwise
+
 # what one version has compiled may crash another one
 VERSIONS = f"{importlib.metadata.version('jaxlib')}-{sys.version_info.major}.{sys.version_info.minor}"
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / f"jax-{VERSIONS}"
@@ -56,4 +58,3 @@ def _maps_of_memory() -> Iterator[None]:
 def pytest_collection_finish() -> None:
     """Spares the garbage collector what lives as long as the tests: modules, tests, and what JAX has compiled."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)

@@ -20,7 +20,12 @@ def names_of(block):
     return defined
 
 
-@pytest.mark.parametrize("block", range(len(BLOCKS)))
+# what is sampled compiles for long: the first example of it is run always, the others with -m slow
+SAMPLED = [block for block, text in enumerate(BLOCKS) if "method=bg.NUTS(" in text]
+every_block = [pytest.param(block, marks=[pytest.mark.slow] * (block in SAMPLED[1:])) for block in range(len(BLOCKS))]
+
+
+@pytest.mark.parametrize("block", every_block)
 def test_each_block_runs_by_itself(block):
     assert names_of(block)["fit"] is not None
 

@@ -182,6 +182,7 @@ def test_multinomial_averages_with_multinomial():
 
 
 def test_simulate_and_export(fits):
+    fits = fits[:2]
     both = bg.average(fits)
     assert both.simulate(5, seed=1)["y"].shape == (5,)
     tree = both.to_datatree(num_draws=50, seed=3)

@@ -62,6 +62,7 @@ def sampled(model):
     return bg.fit(model, {"w": STRINGS}, method=bg.NUTS(num_samples=1000, num_chains=2), progress=False)
 
 
+@pytest.mark.slow
 def test_nuts_has_the_posterior_means_of_all_ways_to_parse(sampled):
     counts = explanations(STRINGS)
     weights = np.exp(log_evidences(counts) - np.logaddexp.reduce(log_evidences(counts)))
@@ -74,6 +75,7 @@ def test_nuts_has_the_posterior_means_of_all_ways_to_parse(sampled):
         assert (np.abs(draws.mean((0, 1)) - wanted) < 4.5 * error).all(), left
 
 
+@pytest.mark.slow
 def test_averages_over_draws_are_ratios_of_evidences(sampled):
     answer = bg.predict(sampled, {"w": NEW}, rule=bg.BMA())
     before = np.logaddexp.reduce(log_evidences(explanations(STRINGS)))

@@ -100,7 +100,8 @@ def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothi
     assert weighted.parameters["class_probs"].tolist() == [0.2, 0.5, 0.3]
 
 
-@pytest.mark.parametrize("kind", ["binary", pytest.param("categorical", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["binary", "categorical"])
 def test_naive_bayes_is_logistic_regression_on_indicators(kind):
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, 300)

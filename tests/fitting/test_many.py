@@ -185,14 +185,14 @@ def chains():
     return X, y, weights, method, bg.fit_many(TIED, X, y, weights=weights, method=method, seed=3)
 
 
-TIED = bg.GaussianDiscriminant("tied")
+TIED = bg.GaussianDiscriminant("tied-diag")
 
 
 def test_chains_have_the_exact_means_and_are_diagnosed(chains):
     X, y, weights, _, batch = chains
     exact = bg.fit_many(TIED, X, y, weights=weights, method=bg.Exact())
     scores = []
-    for name in ("real_mean", "class_probs", "real_covariance"):
+    for name in ("real_mean", "class_probs", "real_variance"):
         draws = batch.parameters[name]
         errors = draws.std((1, 2)) / np.sqrt(batch.ess[name])
         scores.append(((draws.mean((1, 2)) - exact.parameters[name]) / errors).ravel())

@@ -333,7 +333,7 @@ def test_rows_join_whatever_masks_and_matrices_they_have():
 @pytest.mark.parametrize(
     "name", ["naive Bayes, integer labels", pytest.param("multinomial, dense", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+@pytest.mark.parametrize("method", [pytest.param(bg.MLE(), marks=pytest.mark.slow), bg.MAP()], ids=["MLE", "MAP"])
 def test_em_ends_where_a_search_over_the_density_does(name, method):
     """Programs know no families: their densities, labels summed out, are climbed by their gradients."""
     case = CASES[name]

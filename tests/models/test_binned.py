@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from counting import compilations
+from prediction.draws import drawn
 from scipy.special import gammaln
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import KBinsDiscretizer
@@ -281,14 +282,17 @@ def test_components_of_a_mixture_may_have_bins():
     close(density, np.logaddexp.reduce(log_joint, axis=1), rtol=1e-9)
 
 
-def test_chains_agree_with_the_closed_form_and_other_bins_compile_nothing():
+@pytest.mark.parametrize("is_sampled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_draws_agree_with_the_closed_form_and_other_bins_compile_nothing(is_sampled):
     model, new = bg.NaiveBayes(bg.DirichletHistogram(4, 1.5)), rows(9, 19)[0]
     method = bg.NUTS(num_warmup=150, num_samples=300, num_chains=4)
     for seed in (0, 5):
         X, y = rows(seed)
-        exact = bg.predict(bg.fit(model, X, y, method=bg.Exact()), new, rule=bg.BMA())
+        fit = bg.fit(model, X, y, method=bg.Exact())
+        exact = bg.predict(fit, new, rule=bg.BMA())
         with compilations() as compiled:
-            chains = bg.predict(bg.fit(model, X, y, method=method, seed=3), new, rule=bg.BMA())
+            draws = bg.fit(model, X, y, method=method, seed=3) if is_sampled else drawn(fit, 4, 300)
+            chains = bg.predict(draws, new, rule=bg.BMA())
         close(chains.probabilities, exact.probabilities, atol=0.03)
         close(chains.log_marginal, exact.log_marginal, atol=0.1)
     assert compiled == []

@@ -227,6 +227,7 @@ def log_evidence(sequences, num_states, num_symbols):
     return logsumexp(terms)
 
 
+@pytest.mark.slow
 def test_averages_over_draws_are_ratios_of_evidences():
     """p(new | training rows) by NUTS, states summed out, against sums over all paths."""
     words, new = ["aab", "abba", "b"], ["bb", "ab", "aaa"]

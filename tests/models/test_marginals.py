@@ -266,7 +266,7 @@ def test_draws_are_those_of_the_exact_posterior(sampled):
 
 @pytest.mark.parametrize(
     "rule",
-    [bg.BMA(), pytest.param(bg.BMA(entropy_draws=0), marks=pytest.mark.slow), bg.ConditionalAverage(8000)],
+    [bg.BMA(), *(pytest.param(rule, marks=pytest.mark.slow) for rule in (bg.BMA(0), bg.ConditionalAverage(8000)))],
     ids=repr,
 )
 def test_averages_over_draws_leave_missing_cells_out(sampled, rule):

@@ -147,6 +147,7 @@ def test_a_missing_cell_is_dropped_from_its_column():
         close(whole[name][1], alone[name][0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_chains_find_the_exact_posterior(exact):
     chains = bg.fit(MODEL, X, Y, method=bg.NUTS(num_samples=400, num_chains=4), seed=1)
     draws = exact.to_datatree(num_draws=1000)["posterior"]

@@ -85,7 +85,7 @@ def test_the_program_has_the_closed_forms_densities(name):
     assert fit.program.replace().plan.rowwise == ()
 
 
-@every_method
+@pytest.mark.parametrize("method", [pytest.param(METHODS["MLE"], marks=pytest.mark.slow), OPEN_MAP], ids=METHODS)
 def test_a_search_over_the_program_finds_the_same_point(method):
     """In coordinates of its own: triangular loadings, whose density is taken to that of loadings."""
     rng = np.random.default_rng(3)

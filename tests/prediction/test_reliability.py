@@ -157,11 +157,11 @@ def test_blocks_warn_once_and_even_weights_never():
     fit = drawn(bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.Exact()))
     found = bg.predict(fit, X, rule=bg.BMA())
     assert (found.pareto_k <= 0.7).all()
-    far = np.concatenate([X, np.asarray([[25.0, -40.0], [-30.0, 45.0]])])
-    with pytest.warns(bg.ConvergenceWarning, match="2 of 402 rows") as caught:
+    far = np.concatenate([X[:398], np.asarray([[25.0, -40.0], [-30.0, 45.0]])])
+    with pytest.warns(bg.ConvergenceWarning, match="2 of 400 rows") as caught:
         found = bg.predict(fit, far, rule=bg.BMA())
     assert len(caught) == 1 and (found.pareto_k[-2:] > 0.7).all()
-    np.testing.assert_allclose(found.pareto_k[:400], bg.predict(fit, X, rule=bg.BMA()).pareto_k, rtol=1e-9)
+    np.testing.assert_allclose(found.pareto_k[:398], bg.predict(fit, X, rule=bg.BMA()).pareto_k[:398], rtol=1e-9)
     assert bg.predict(fit, X, rule=bg.PlugIn()).pareto_k is None
 
 

@@ -30,7 +30,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def chains():
-    return bg.fit(CASE.model, *CASE.data, method=bg.NUTS(), seed=2)
+    return drawn(CASE.exact, seed=2)
 
 
 def assert_calibrated(estimates, errors, expected=None):
@@ -119,7 +119,7 @@ def test_an_average_without_entropies_is_the_same_in_single_precision(chains):
 
 
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
-@pytest.mark.parametrize("covariance", ["full", "diag"])
+@pytest.mark.parametrize("covariance", ["full", pytest.param("diag", marks=pytest.mark.slow)])
 def test_single_precision_is_enough_whatever_the_columns_are(covariance):
     """Columns that nearly agree, far from zero, in units that differ: what costs quadratic forms their digits."""
     rng, y = np.random.default_rng(3), np.arange(90) % 2

@@ -10,6 +10,8 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
+from bayesgen.fitting import prepare
+from bayesgen.posteriors import Draws
 
 close = np.testing.assert_allclose
 ROWS = 40
@@ -51,8 +53,10 @@ NEW_DAYS = np.array([1.0, 4.5, 60.0])
 
 @pytest.fixture(scope="module")
 def fit():
-    method = bg.NUTS(num_chains=4, num_samples=400, num_warmup=200)
-    return bg.fit(VISITS, {"days": DAYS[:4]}, OF_VISITS[:4], method=method)
+    """Independent draws from the posterior of four rows, which is a gamma distribution."""
+    rate = np.random.default_rng(5).gamma(2.0 + OF_VISITS[:4].sum(), 1 / (0.5 + DAYS[:4].sum()), (4, 400))
+    problem = prepare(VISITS, {"days": DAYS[:4]}, OF_VISITS[:4])
+    return problem.result(bg.NUTS(), Draws(problem.program, {"rate": rate}, {"rate": rate}, {}))
 
 
 @pytest.fixture(scope="module")

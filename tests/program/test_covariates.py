@@ -90,9 +90,14 @@ def fit():
 
 
 def test_a_regression_on_a_matrix_an_index_and_truth_values_has_its_normal_posterior(fit):
-    design, mean, covariance = normal_posterior()
+    design, mean, _ = normal_posterior()
     np.testing.assert_allclose(stacked(fit.parameters), mean, atol=1e-6)
     np.testing.assert_allclose(bg.predict(fit, PUPILS, rule=bg.PlugIn()).mean, design @ mean, atol=1e-5)
+
+
+@pytest.mark.slow  # chains of a regression on a number are in every run
+def test_chains_of_such_a_regression_have_its_normal_posterior():
+    design, mean, covariance = normal_posterior()
     sampled = bg.fit(PROGRAM, PUPILS, SCORES, method=bg.NUTS(num_samples=500), seed=1)
     assert_moments(stacked(sampled.parameters), mean, covariance, "weights")
     answer = bg.predict(sampled, {name: values[:5] for name, values in PUPILS.items()}, rule=bg.BMA())
