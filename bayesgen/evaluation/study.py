@@ -224,10 +224,12 @@ def study(
     by_name, asked = asked_for(models, pairs)
     check_seed(seed)
     sizes = list(dict.fromkeys(np.ravel(sizes).tolist()))
-    numbers: dict[str, Sequence[Any]] = {"sizes": sizes or [None], "repeats": [repeats]}
-    if test is not None and not isinstance(test, tuple):
-        numbers["test"] = [test]
-    for name, number in ((name, number) for name, of_name in numbers.items() for number in of_name):
+    counts: dict[str, Any] = {
+        "sizes": sizes or [None],
+        "repeats": [repeats],
+        "test": [1 if isinstance(test, tuple | None) else test],
+    }
+    for name, number in ((name, number) for name, numbers in counts.items() for number in numbers):
         check_whole(f"study: {name}", number, 1, DataError)
     if TRUTH in by_name and simulate is not None:
         raise DataError(f"{TRUTH!r} is the name of the true process. Give the model another name.")

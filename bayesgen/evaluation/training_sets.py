@@ -17,7 +17,7 @@ from bayesgen.fitting import Fit, FitBatch, fit, fit_many, read_sets
 from bayesgen.prediction import ClassPrediction, Places, normalize
 from bayesgen.program import GenerativeProgram, Recipe
 from bayesgen.runtime import as_key, generator
-from bayesgen.typing import Data, Int, Seed, Values
+from bayesgen.typing import Data, Int, PRNGKeyArray, Seed, Values
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -205,29 +205,30 @@ class Worlds(TrainingSets):
 
     Attributes:
         program: the program.
-        latents: the process of each repeat.
-        training_rows: rows of each process to learn from, by site; `size` rows of each class are the first of them.
-        test: rows of each process to be scored on, by site.
+        latents: the process of each repeat, site -> (B, ...).
+        training_rows: rows of each process to learn from, site -> (B, n, ...); `size` rows of each class come first.
+        test_rows: rows of each process to be scored on, by site.
         rows_per_size: how many of the training rows one unit of size is.
     """
 
     program: GenerativeProgram
-    latents: Sequence[Mapping[str, np.ndarray]]
-    training_rows: Sequence[dict[str, np.ndarray]]
-    test: Sequence[dict[str, np.ndarray]]
+    latents: Mapping[str, np.ndarray]
+    training_rows: Mapping[str, np.ndarray]
+    test_rows: Mapping[str, np.ndarray]
     rows_per_size: int
 
     def training(self, model: Any, size: int, repeat: int) -> Table:
-        of_process = self.training_rows[repeat].items()
-        return self._table(model, {name: values[: size * self.rows_per_size] for name, values in of_process})
+        num_rows = size * self.rows_per_size
+        return self._table(model, {name: values[repeat, :num_rows] for name, values in self.training_rows.items()})
 
     def tested(self, model: Any) -> list[Table]:
-        return [self._table(model, rows) for rows in self.test]
+        rows = ({name: values[repeat] for name, values in self.test_rows.items()} for repeat in range(self.num_repeats))
+        return [self._table(model, of_repeat) for of_repeat in rows]
 
     def _table(self, model: Any, rows: dict[str, np.ndarray]) -> Table:
         """Rows as a model takes them: for programs by site, for others with a column for each cell of a site's row."""
-        columns, label = dict(rows), self.program.label or self.program.response_site
-        labels = None if label is None else columns.pop(label)
+        labels = rows.get(self.program.label or self.program.response_site or "")
+        columns = {name: values for name, values in rows.items() if values is not labels}
         if not isinstance(model, GenerativeProgram):
             cells = [
                 (name, values, place) for name, values in columns.items() for place in np.ndindex(values.shape[1:])
@@ -242,7 +243,8 @@ class Worlds(TrainingSets):
         if self.program.response_site is not None:
             refusal = ModelError("The answer of the true process is known for classes and densities, not for numbers.")
             return [refusal] * self.num_repeats
-        tables = map(self.program.log_joint, self.latents, self.tested(self.program))
+        latents = [{name: values[at] for name, values in self.latents.items()} for at in range(self.num_repeats)]
+        tables = map(self.program.log_joint, latents, self.tested(self.program))
         return [
             ClassPrediction(log_probabilities, category_array(self.program.classes), log_marginal)
             for log_probabilities, log_marginal in map(normalize, tables)
@@ -266,17 +268,18 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
     by_class = per_class and program.label is not None
     rows_per_size = program.num_classes if by_class else 1
     num_rows = max(sizes) * rows_per_size
-    codes = {str(program.label): np.arange(num_rows) % program.num_classes} if by_class else {}
-    latents, training, tested = [], [], []
-    for repeat in range(repeats):
-        key = jax.random.fold_in(as_key(seed), repeat)
-        process, first, second = jax.random.split(key, 3)
-        latents.append(program.draw_latents(seed=process))
-        training.append(program.simulate(num_rows, seed=first, latents={**latents[-1], **codes}))
-        tested.append(program.simulate(test or 1000, seed=second, latents=latents[-1]))
-    for rows in (*training, *tested):
-        for name in program.local:
-            del rows[name]
+    of_world = np.arange(num_rows) % program.num_classes if by_class else None
+    codes = {} if of_world is None else {str(program.label): np.tile(of_world, (repeats, 1))}
+
+    def simulated(num_rows: int, key: PRNGKeyArray, known: Mapping[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
+        latents, rows = program.simulate_many(num_rows, repeats, seed=key, latents=known)
+        if program.label is not None:
+            rows[program.label] = category_array(program.classes)[rows[program.label]]
+        return latents, {name: values.reshape(repeats, num_rows, *values.shape[1:]) for name, values in rows.items()}
+
+    first, second = jax.random.split(as_key(seed))
+    latents, training = simulated(num_rows, first, codes)
+    _, tested = simulated(test or 1000, second, latents)
     return Worlds(
         repeats,
         {"simulate": stated(program), "data_sha256": _digest([training, tested]), "test": test or 1000},

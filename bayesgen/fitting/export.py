@@ -346,13 +346,9 @@ def axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Seque
     """(coords, dims) of the parameters of a fit, for ArviZ."""
     conjugate = fit.concrete.conjugate(fit.schema)
     coords, dims = _own_axes(fit) if conjugate is None else (conjugate.coordinates(fit.schema), conjugate.axes)
-    class_axis = fit.concrete.class_axis
-
-    def renamed(dim: str) -> str:
-        return class_axis if dim == "class" else dim
-
-    return {renamed(dim): values for dim, values in coords.items()}, {
-        name: tuple(map(renamed, dims_of)) for name, dims_of in dims.items()
+    names = {"class": fit.concrete.class_axis}
+    return {names.get(dim, dim): values for dim, values in coords.items()}, {
+        name: tuple(names.get(dim, dim) for dim in dims_of) for name, dims_of in dims.items()
     }
 
 
@@ -439,7 +435,7 @@ def _named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float]:
     """Attributes as netCDF has them: texts and numbers, but no truth values."""
-    kept = {
-        name: isinstance(value, str | int | float) and not isinstance(value, bool) for name, value in attributes.items()
+    return {
+        name: value if isinstance(value, str | int | float) and not isinstance(value, bool) else repr(value)
+        for name, value in attributes.items()
     }
-    return {name: value if kept[name] else repr(value) for name, value in attributes.items()}

@@ -286,7 +286,7 @@ def worlds():
     models = {"gda": bg.GaussianDiscriminant("spherical"), "bayes": bg.NaiveBayes()}
     program = bg.GenerativeProgram(wheel, classes=["a", "b"])
     pairs = [(bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
-    return bg.study(models, simulate=program, sizes=[3, 30], repeats=6, test=60, pairs=pairs, seed=1)
+    return bg.study(models, simulate=program, sizes=[3, 30], repeats=6, test=600, pairs=pairs, seed=1)
 
 
 def test_in_simulated_worlds_no_answer_beats_the_truth(worlds):
@@ -303,13 +303,16 @@ def test_in_simulated_worlds_no_answer_beats_the_truth(worlds):
 
 def test_the_score_of_a_true_process_is_that_of_its_densities(worlds):
     program = bg.GenerativeProgram(wheel, classes=["a", "b"])
-    source = study_worlds(program, sizes=[30], repeats=1, per_class=True, test=60, seed=1)
-    latents, rows, training = source.latents[0], source.test[0], source.training_rows[0]
+    source = study_worlds(program, sizes=[3, 30], repeats=6, per_class=True, test=600, seed=1)
+    latents, rows, training = (
+        {name: values[0] for name, values in sites.items()}
+        for sites in (source.latents, source.test_rows, source.training_rows)
+    )
     assert [(training["y"][:6] == label).sum() for label in "ab"] == [3, 3]
     shares = np.array([latents["share"], 1 - latents["share"]])
     densities = stats.norm.pdf(rows["x"][:, None], latents["mean"], 1.0).prod(-1) * shares
     codes = (rows["y"] == "b").astype(int)
-    expected = np.log(densities[np.arange(60), codes] / densities.sum(1)).mean()
+    expected = np.log(densities[np.arange(600), codes] / densities.sum(1)).mean()
     truth = worlds.table[(worlds.table.model == "truth") & (worlds.table.repeat == 0)]["log_score"]
     np.testing.assert_allclose(truth, expected, rtol=1e-9)
 
