@@ -7,7 +7,7 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
@@ -100,3 +100,28 @@ def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> Non
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextlib.contextmanager
+def each_warning_once(num_sets: int) -> Iterator[Callable[..., contextlib.AbstractContextManager[None]]]:
+    """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count.
+
+    Warnings of convergence, and those of constant columns, are one, that of the first set: they differ from set to set.
+    """
+    found: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
+
+    @contextlib.contextmanager
+    def noted(*indices: int) -> Iterator[None]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            message = str(warning.message)
+            kind = "" if warning.category in (ConvergenceWarning, ConstantColumnWarning) else message
+            found.setdefault((warning.category, kind), []).extend((index, message) for index in indices)
+
+    yield noted
+    for (category, _), noted_of_sets in found.items():
+        first, message = noted_of_sets[0]
+        more = f" and {len(noted_of_sets) - 1} more of {num_sets}" if len(noted_of_sets) > 1 else ""
+        warn(f"Data set {first}{more}: {message}", category)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -14,12 +13,10 @@ import numpy as np
 from bayesgen.data import Schema
 from bayesgen.errors import (
     BayesgenError,
-    ConstantColumnWarning,
-    ConvergenceWarning,
     DataError,
     FitError,
+    each_warning_once,
     keywords_stated,
-    warn,
 )
 from bayesgen.posteriors import Draws
 from bayesgen.program import ConcreteModel, Recipe
@@ -139,7 +136,7 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         )
         (solution, is_constant), is_noted = over_chunks(solve, sets.of_each, sets.num_sets, size)
     refused: dict[int, BayesgenError] = {}
-    with _each_warning_once(sets.num_sets) as noted:
+    with each_warning_once(sets.num_sets) as noted:
         warned = np.flatnonzero(is_constant & ~is_noted).tolist()  # the first of them has the warning of all
         for indices in [*([index] for index in np.flatnonzero(is_noted).tolist()), *([warned] if warned else [])]:
             with noted(*indices):
@@ -192,7 +189,7 @@ def _separate_fits(
     fits: dict[int, Fit] = {}
     found: dict[int, dict[str, Any]] = {}
     refused: dict[int, BayesgenError] = {}
-    with _each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
+    with each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
 
         @contextlib.contextmanager
         def attempted(index: int) -> Iterator[None]:
@@ -254,28 +251,3 @@ def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
         else {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)},
         "is_together": fit.attributes.get("chain_method") == TOGETHER,
     }
-
-
-@contextlib.contextmanager
-def _each_warning_once(num_sets: int) -> Iterator[Callable[..., contextlib.AbstractContextManager[None]]]:
-    """A block in which the warnings of each data set are noted; afterwards each is shown once, with its count.
-
-    Warnings of convergence, and those of constant columns, are one, that of the first set: they differ from set to set.
-    """
-    found: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
-
-    @contextlib.contextmanager
-    def noted(*indices: int) -> Iterator[None]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-        for warning in caught:
-            message = str(warning.message)
-            kind = "" if warning.category in (ConvergenceWarning, ConstantColumnWarning) else message
-            found.setdefault((warning.category, kind), []).extend((index, message) for index in indices)
-
-    yield noted
-    for (category, _), noted_of_sets in found.items():
-        first, message = noted_of_sets[0]
-        more = f" and {len(noted_of_sets) - 1} more of {num_sets}" if len(noted_of_sets) > 1 else ""
-        warn(f"Data set {first}{more}: {message}", category)

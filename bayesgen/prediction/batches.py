@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
-from bayesgen.errors import DataError, ImpossibleRowsWarning, warn
+from bayesgen.errors import DataError, ImpossibleRowsWarning, each_warning_once, warn
 from bayesgen.fitting import FitBatch
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
 from bayesgen.runtime import used
@@ -26,7 +26,11 @@ def _(fit: FitBatch, rule: Rule, X: Data) -> Prediction:
     prediction = _by_one_call(fit, rule, tables) if isinstance(tables, Table) else None
     if prediction is None:
         each = [tables] * len(fit) if isinstance(tables, Table) else tables
-        answers = {index: answer_of_rows(fit[index], rule, each[index]) for index in fit.known}
+        answers = {}
+        with each_warning_once(len(fit)) as noted:
+            for index in fit.known:
+                with noted(index):
+                    answers[index] = answer_of_rows(fit[index], rule, each[index])
         prediction = by_field([answers.get(index) for index in range(len(fit))], _stacked)
     for table in [tables] if isinstance(tables, Table) else tables:
         warn_of_unknown(table.unknown_cells)
