@@ -1,6 +1,7 @@
 """`compare`: models, training methods and rules, scored on the same test rows."""
 
 import functools
+import itertools
 import json
 import math
 import platform
@@ -259,7 +260,7 @@ def compare(
 ) -> Comparison:
     """Fit every model by every method, predict by every rule, and score the predictions on the same test rows.
 
-    models: one model, or a mapping name -> model.
+    models: one model, several in a list, or a mapping name -> model.
     X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on: classes, or numbers
         for models of a continuous label. Models of rows without labels (mixtures, programs with label=None) take y=None
         and y_test=None, and are scored by the density of the test rows.
@@ -313,6 +314,15 @@ def compare(
     )
 
 
+def _by_type(models: Any) -> dict[str, Any]:
+    """Models with the names of their types, which are numbered where several models have one."""
+    several = list(models) if isinstance(models, list | tuple) else [models]
+    kinds = [type(model).__name__ for model in several]
+    numbers = {kind: itertools.count(1) for kind in kinds}
+    names = [f"{kind} {next(numbers[kind])}" if kinds.count(kind) > 1 else kind for kind in kinds]
+    return dict(zip(names, several, strict=True))
+
+
 def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any], list[Pair]]:
     """Models by name, and (method, rule) pairs, with the default in place of None.
 
@@ -320,7 +330,7 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
         DataError: no model, or no pair.
         ModelError: a concept learner, which has no classes.
     """
-    by_name = dict(models) if isinstance(models, Mapping) else {type(models).__name__: models}
+    by_name = dict(models) if isinstance(models, Mapping) else _by_type(models)
     asked = list(DEFAULT_PAIRS if pairs is None else pairs)
     if not by_name or not asked:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")

@@ -183,7 +183,7 @@ def study(
     `compare` on the same training and test rows. Smaller training sets are parts of the larger ones of the same repeat.
 
     Args:
-        models: one model, or a mapping name -> model.
+        models: one model, several in a list, or a mapping name -> model.
         X, y: the data, in any form that `fit` takes; None with `simulate`. Columns, categories and edges of bins are
             those of all rows; default priors are resolved for each training set.
         sizes: numbers of training rows: of each class, or in all.

@@ -269,6 +269,13 @@ def test_real_models_are_compared():
     assert result.classes.tolist() == answer.classes.tolist()
 
 
+def test_models_in_a_list_have_the_names_of_their_types():
+    models = [bg.NaiveBayes(), bg.GaussianDiscriminant("diag"), bg.NaiveBayes()]
+    data = [[1.0], [2.0], [7.0], [9.0]], list("aabb"), [[1.5]], ["a"]
+    result = compare(models, *data, methods=[(bg.Exact(), bg.BMA())])
+    assert result.table.model.tolist() == ["NaiveBayes 1", "GaussianDiscriminant", "NaiveBayes 2"]
+
+
 def test_data_that_every_method_refuses_raise():
     with pytest.raises(bg.DataError, match="x0"):
         compare(bg.NaiveBayes(), [[1.0], [np.inf], [2.0]], ["a", "b", "a"], [[1.0]], ["a"], methods=METHODS)
