@@ -1,9 +1,8 @@
 """NumPyro models as they are written: smallest bulk effective sample size a second, against NumPyro's own NUTS.
 
-The models are those of `tests/program/written.py`; four chains. One has an effect of each of 300 rows, which ours
-integrates out: rates are of the other latents. NumPyro's run is jitted once, as a call of
-`MCMC.run` compiles anew; its chains are vectorised, its warm-up and masses are its defaults, and it runs in double
-precision, as ours does.
+The models are those of `tests/program/written.py`; four chains. One has an effect of each of 300 rows: rates are of
+the other latents. NumPyro's run is jitted once, as a call of `MCMC.run` compiles anew; its chains are vectorised, its
+warm-up and masses are its defaults, and it runs in double precision, as ours does.
 """
 
 import functools

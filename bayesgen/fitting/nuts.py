@@ -66,9 +66,10 @@ class NUTS(Method):
     heavy tails in which chains diverge or wander), it adapts the coordinates to the draws of a longer warm-up, by
     windows as Stan does, but of all chains together. `fit.attributes` holds the path that was taken, and its target.
 
-    Continuous latents of each row with one coordinate are integrated out by quadrature, and drawn exactly given each
-    draw of the others. They are sampled with the others where they have several coordinates, or where errors of the
-    quadrature (of densities with kinks, say) vary by more than 0.02 among draws.
+    Continuous latents of each row are sampled with the others, in adapted coordinates. Where some draws diverge, as in
+    the funnel of effects about a mean with an unknown scale, a latent with one coordinate is integrated out by
+    quadrature instead, and drawn exactly given each draw of the others; not if errors of the quadrature (of densities
+    with kinks, say) vary by more than 0.02 among draws.
 
     Args:
         num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 400 where it is not.
@@ -123,21 +124,19 @@ class NUTS(Method):
         problem.warn_of_unnamed_classes()
         density, moving, start = self.density(problem)
 
-        def sampled(density: LogDensity) -> Chains:
-            # a mode of the latents of rows says little of how far they and the others reach
-            starts = None if density is with_rows else functools.partial(_starts, moving, start, problem.seed)
-            return self.chains(density, starts, problem.seed, problem.progress)
-
         with_rows = density if isinstance(density, WithRowLatents) else None
-        of_rows, path = None, "{}"
-        if with_rows is not None and with_rows.marginal is not None:
-            chains, path = sampled(with_rows.marginal), "{}; latents of rows integrated out"
+        find_starts = functools.partial(_starts, moving, start, problem.seed)
+        # a mode of the latents of rows says little of how far they and the others reach
+        chains = self.chains(density, find_starts if with_rows is None else None, problem.seed, problem.progress)
+        of_rows, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
+        if with_rows is not None and with_rows.marginal is not None and chains.stats["diverging"].any():
+            others = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
             with jax.enable_x64(True), placed(with_rows.cost):
-                of_rows = with_rows.draws_of_rows(chains.values, problem.seed)
-        if of_rows is None:
-            chains, of_rows, path = sampled(density), {}, "adapted: with the latents of rows" if with_rows else path
+                drawn = with_rows.draws_of_rows(others.values, problem.seed)
+            if drawn is not None:
+                chains, of_rows, path = others, drawn, f"{others.path}; latents of rows integrated out"
         values, attributes = {**chains.values, **of_rows}, about(chains) | problem.about_products
-        attributes["path"] = path.format(attributes["path"])
+        attributes["path"] = path
         return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
 
     def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:

@@ -18,6 +18,7 @@ import bayesgen as bg
 from bayesgen.errors import ConvergenceWarning, FitError, ModelError
 from bayesgen.program import WithRowLatents
 from bayesgen.runtime import placed
+from bayesgen.solvers import Chains
 
 from .written import ESTIMATES, SIGMA, schools
 
@@ -67,7 +68,7 @@ def marginals(mean, spread, rows, shift=0.0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_warmup=200, num_samples=200), seed=0)
+    return bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=400), seed=0)
 
 
 def test_effects_are_integrated_out():
@@ -109,8 +110,8 @@ def test_a_row_of_weight_two_is_two_rows():
 def test_latents_of_rows_are_sampled_with_the_rest(fitted):
     """Their posterior is the closed form given the other draws; that of the others is exact on a grid."""
     found = fitted.parameters
-    assert found["effect"].shape == (4, 200, ROWS)
-    assert fitted.attributes["path"] == "whitened; latents of rows integrated out"
+    assert found["effect"].shape == (4, 400, ROWS)
+    assert fitted.attributes["path"] == "adapted: with the latents of rows"
     assert fitted.to_datatree()["posterior"]["effect"].dims == ("chain", "draw", "row")
     first, second, spread = np.meshgrid(
         np.linspace(-3, 1, 33), np.linspace(0, 4, 33), np.linspace(0.3, 3, 40), indexing="ij"
@@ -121,12 +122,14 @@ def test_latents_of_rows_are_sampled_with_the_rest(fitted):
     weights = scipy.special.softmax(logs)
     close(found["mean"].mean((0, 1)), weights @ mean, atol=0.1)
     close(found["spread"].mean(), weights @ spread.ravel(), atol=0.05)
-    mean, spread = found["mean"].reshape(-1, 2)[:, LABELS], found["spread"].reshape(-1, 1)
+    assert scipy.stats.kstest(scores_of_effects(found, found["effect"]).ravel(), "norm").pvalue > 0.001
+
+
+def scores_of_effects(latents, effects):
+    """Independent and standard normal, if effects are of the posterior given the other latents."""
+    mean, spread = latents["mean"].reshape(-1, 2)[:, LABELS], latents["spread"].reshape(-1, 1)
     conditional = spread / (spread**2 + ERROR**2) * (DATA["x"] - mean)
-    close(found["effect"].mean((0, 1)), conditional.mean(0), atol=0.1)
-    precision = 1 + (spread / ERROR) ** 2
-    scores = (found["effect"].reshape(-1, ROWS) - conditional) * np.sqrt(precision)  # independent and standard normal
-    assert scipy.stats.kstest(scores.ravel(), "norm").pvalue > 0.001
+    return (effects.reshape(-1, ROWS) - conditional) * np.sqrt(1 + (spread / ERROR) ** 2)
 
 
 def test_averages_integrate_out_the_latents_of_new_rows(fitted):
@@ -218,19 +221,45 @@ def test_models_without_a_plate_have_latents_of_rows():
     close(found, expected, atol=1e-6)
 
 
-def test_rows_are_not_drawn_where_the_quadrature_is_not_accurate(monkeypatch, fitted):
-    density = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
-    monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
-    with jax.enable_x64(True), placed(density.cost):  # as in the fit, which has compiled it
-        assert density.draws_of_rows(fitted.posterior.latents, 0) is None
+# --- funnels ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_latents_are_sampled_with_the_others_where_the_quadrature_is_not_accurate(monkeypatch):
-    monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
-    fit = bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=500), seed=0)
-    assert fit.attributes["path"] == "adapted: with the latents of rows"
-    assert fit.parameters["effect"].shape == (4, 500, ROWS)
+@pytest.fixture
+def latents(fitted):
+    return {name: fitted.parameters[name][:, ::40] for name in ("mean", "spread")}
+
+
+def test_rows_are_drawn_exactly_given_the_rest_where_the_quadrature_is_accurate(monkeypatch, fitted, latents):
+    with_rows = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
+    with jax.enable_x64(True), placed(with_rows.cost):
+        found = with_rows.draws_of_rows(latents, 0)["effect"]
+        assert found.shape == (4, 10, ROWS)
+        scores = scores_of_effects(latents, found)
+        assert scipy.stats.kstest(scores.ravel(), "norm").pvalue > 0.001
+        close(scores.mean(0), 0, atol=4 / np.sqrt(40))
+        monkeypatch.setattr("bayesgen.program.row_latents.MOST_ERROR", 0.0)
+        assert with_rows.draws_of_rows(latents, 0) is None
+
+
+@pytest.mark.parametrize("is_accurate", [True, False])
+def test_latents_of_rows_are_integrated_out_where_their_chains_diverge(monkeypatch, latents, is_accurate):
+    """Chains and draws of rows are given here; the slow test below makes them."""
+    shape, effect = (4, 10), RNG.normal(size=(4, 10, ROWS))
+
+    def chains(self, density, find_starts, *others):
+        with_rows = isinstance(density, WithRowLatents)
+        stats = {"diverging": np.full(shape, with_rows), "potential_energy": np.zeros(shape)}
+        values = latents | {"effect": effect + 1} if with_rows else latents
+        return Chains(values, stats, density, "of rows" if with_rows else "whitened", 0.8, [])
+
+    monkeypatch.setattr(bg.NUTS, "chains", chains)
+    monkeypatch.setattr(WithRowLatents, "draws_of_rows", lambda *_: {"effect": effect} if is_accurate else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=10))
+    close(fit.parameters["effect"], effect if is_accurate else effect + 1)
+    paths = {True: "whitened; latents of rows integrated out", False: "adapted: with the latents of rows"}
+    assert fit.attributes["path"] == paths[is_accurate]
 
 
 @pytest.mark.slow
@@ -239,19 +268,18 @@ def test_eight_schools_agree_with_numpyro_centred_and_not():
     with jax.enable_x64(True):
         sampler.run(jax.random.key(0), 8, SIGMA, y=ESTIMATES)
     expected = {name: np.asarray(values) for name, values in sampler.get_samples().items()}
-    for model, tolerance in [(NOT_CENTRED, 0.25), (schools, 0.5)]:
+    for model in (NOT_CENTRED, schools):
         program, rows, labels = of_schools(model, label="obs")
-        method = bg.NUTS(num_samples=2000, num_warmup=2000, target_accept_prob=0.97)
-        with warnings.catch_warnings():
-            if model is schools:  # whose chains diverge in the funnel, NumPyro's too
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            fit = bg.fit(program, rows, labels, method=method, seed=0)
+        method = bg.NUTS(num_samples=2000)
+        fit = bg.fit(program, rows, labels, method=method, seed=0)
+        if model is schools:
+            assert fit.attributes["path"] == "whitened; latents of rows integrated out"
         found = dict(fit.parameters)
         if "theta" not in found:
             found["theta"] = found["mu"][..., None] + found["tau"][..., None] * found["theta_decentered"]
         for name in ("mu", "tau", "theta"):
-            close(found[name].mean((0, 1)), expected[name].mean(0), atol=tolerance)
-            close(found[name].std((0, 1)), expected[name].std(0), atol=tolerance)
+            close(found[name].mean((0, 1)), expected[name].mean(0), atol=0.25)
+            close(found[name].std((0, 1)), expected[name].std(0), atol=0.25)
         answer = bg.predict(fit, {"sigma": SIGMA[:3]}, rule=bg.BMA())
         scale = np.sqrt(found["tau"].reshape(-1, 1) ** 2 + SIGMA[:3] ** 2)
         logs = scipy.stats.norm(found["mu"].reshape(-1, 1), scale).logpdf(ESTIMATES[:3])
