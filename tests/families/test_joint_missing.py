@@ -102,8 +102,8 @@ def steps(family, summary, maximize, number):
 @pytest.mark.parametrize(
     ("tied", "with_prior"),
     [
-        (False, False),
         (True, True),
+        pytest.param(False, False, marks=pytest.mark.slow),
         pytest.param(True, False, marks=pytest.mark.slow),
         pytest.param(False, True, marks=pytest.mark.slow),
     ],

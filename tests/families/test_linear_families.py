@@ -101,7 +101,10 @@ def test_updating_goes_in_any_order_and_weights_are_copies(prior, rows, rng):
     assert prior.update(rows[:0]).log_evidence(rows) == pytest.approx(prior.log_evidence(rows), rel=1e-12)
 
 
-@every_prior
+@pytest.mark.parametrize(
+    "prior",
+    [pytest.param(prior, id=name, marks=[pytest.mark.slow] * (name != "proper")) for name, prior in PRIORS.items()],
+)
 def test_the_closed_forms_of_many_data_sets_are_one_compiled_call(prior, rows, rng):
     table = resolved(prior)
     sets = [table.summarize(rows, rng.integers(1, 4, ROWS) + 0.0) for _ in range(4)]

@@ -75,7 +75,11 @@ def test_families_used_alone():
 
 @pytest.mark.parametrize(
     "name",
-    ["naive Bayes, informative", "discriminant, informative", pytest.param("own blocks", marks=pytest.mark.slow)],
+    [
+        "naive Bayes, informative",
+        pytest.param("discriminant, informative", marks=pytest.mark.slow),
+        pytest.param("own blocks", marks=pytest.mark.slow),
+    ],
 )
 def test_it_is_the_density_that_maximisers_see(name):
     """Without data, the log density over the parameters of a program is its prior: they agree to a constant, zero."""

@@ -41,7 +41,9 @@ MIXED = {
 }
 
 
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "distribution")) for name in MIXED]
+)
 def test_the_same_model_made_anew_takes_the_summaries(name):
     make = MIXED[name]
     schema = bg.Schema(classes=[1, 0], categories={"sky": ["red", "grey", "blue"]})

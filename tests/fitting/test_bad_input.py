@@ -295,6 +295,7 @@ def test_the_units_of_columns_do_not_matter(model, method, rule, scales):
         assert two.log_evidence + ROWS * np.log(scales).sum() == pytest.approx(one.log_evidence, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_nuts_does_not_mind_the_units_either():
     X = {"weight": 1e6 * REALS["weight"], "height": 1e-6 * REALS["height"]}
     exact = bg.fit(BAYES, X, Y, method=bg.Exact())

@@ -16,7 +16,7 @@ from .programs import chained
 METHODS = {"NUTS": bg.NUTS(num_warmup=50, num_samples=50), "MAP": bg.MAP(num_starts=2), "MLE": bg.MLE(num_starts=2)}
 every_method = pytest.mark.parametrize(
     "method",
-    [pytest.param(method, id=name, marks=[pytest.mark.slow] * (name == "MLE")) for name, method in METHODS.items()],
+    [pytest.param(method, id=name, marks=[pytest.mark.slow] * (name != "NUTS")) for name, method in METHODS.items()],
 )
 pytestmark = pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # short chains will do
 SIZES = (41, 45, 300, 1301)  # a learning curve; the first fit is the one that may compile

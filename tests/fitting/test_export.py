@@ -73,6 +73,7 @@ def test_a_point_fit_has_a_point_estimate(method):
     assert fit.log_evidence is None
 
 
+@pytest.mark.slow
 def test_chains_come_with_their_statistics():
     case = CASES["naive Bayes, integer labels"]
     fit = bg.fit(case.model, *case.data, method=bg.NUTS(num_samples=500), seed=2)

@@ -34,7 +34,7 @@ QUICK = {
     ("multinomial, sparse", "MAP"),
     ("own blocks", "MLE"),
 }
-QUICK |= {("naive Bayes, words", "Exact"), ("discriminant, full", "MAP"), ("naive Bayes, bins stated", "Exact")}
+QUICK |= {("discriminant, full", "MAP")}
 EVERY_PAIR = [
     pytest.param(name, method, marks=() if (name, method) in QUICK else pytest.mark.slow)
     for name in CASES

@@ -71,6 +71,7 @@ def test_a_curvature_that_is_wrong_by_orders_of_magnitude_costs_steps_and_not_th
     assert_mean(draws, 0.0)
 
 
+@pytest.mark.slow
 def test_a_direction_that_the_data_say_nothing_about_leaves_the_prior_there():
     def pair():
         return numpyro.sample("a", dist.Normal(0, 3)) + numpyro.sample("b", dist.Normal(0, 5))
@@ -83,6 +84,7 @@ def test_a_direction_that_the_data_say_nothing_about_leaves_the_prior_there():
     assert_mean(spread, 9 * 25 / 34)
 
 
+@pytest.mark.slow
 def test_heavy_tails_have_their_quantiles():
     """A Cauchy prior, and data of which each says little."""
     x = np.asarray([11.0, -3.0, 8.0])

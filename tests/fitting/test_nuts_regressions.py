@@ -3,6 +3,7 @@
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 import scipy.optimize
 import scipy.stats
 
@@ -75,6 +76,7 @@ def logistic_by_quadrature(design, ill):
     return shares @ points, (shares * away.T) @ away
 
 
+@pytest.mark.slow
 def test_a_logistic_regression_has_the_posterior_that_quadrature_finds():
     rng = np.random.default_rng(8)
     dose, age = rng.normal(0.5, 1.5, 31), rng.normal(0, 1, 31)

@@ -17,6 +17,7 @@ def script(name):
     return module
 
 
+@pytest.mark.slow
 def test_field_goals_are_logistic_regression_one_way_and_two_normals_the_other(tmp_path):
     example = script("field_goals")
     path = tmp_path / "attempts.dat"

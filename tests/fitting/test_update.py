@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
+from bayesgen.fitting import prepare
+from bayesgen.posteriors import Draws
 
 from .programs import chained
 
@@ -110,7 +112,7 @@ def own():
     return bg.GenerativeProgram(heights, classes=2), {"x": rng.normal(1.5 * y, 0.8)}, y
 
 
-@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+@pytest.mark.parametrize("method", [pytest.param(bg.MLE(), marks=pytest.mark.slow), bg.MAP()], ids=["MLE", "MAP"])
 def test_programs_of_ones_own_learn_further_where_their_sites_have_statistics(own, method):
     program, X, y = own
     fit = bg.fit(program, {"x": X["x"][:11]}, y[:11], method=method)
@@ -125,7 +127,10 @@ def test_programs_of_ones_own_learn_further_where_their_sites_have_statistics(ow
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")
 def test_draws_learn_no_further_and_summaries_do(own):
     program, X, y = own
-    fit = bg.fit(program, X, y, method=bg.NUTS(num_warmup=3, num_samples=3, num_chains=1), progress=False)
+    point = bg.fit(program, X, y, method=bg.MAP()).parameters
+    draws = {name: np.broadcast_to(value, (1, 3, *np.shape(value))) for name, value in point.items()}
+    problem = prepare(program, X, y)
+    fit = problem.result(bg.NUTS(), Draws(problem.program, draws, draws, {}))
     assert fit.summaries is None
     for learn in (fit.update, fit.add_class):
         with pytest.raises(bg.FitError, match=r"NUTS\(\) holds draws.*summarize"):

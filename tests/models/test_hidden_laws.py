@@ -116,8 +116,6 @@ HIDDEN = {
     ),
 }
 METHODS = {"MLE": bg.MLE, "MAP": bg.MAP}
-every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-every_case = pytest.mark.parametrize("name", HIDDEN)
 others = [pytest.param(name, marks=pytest.mark.slow) for name in HIDDEN if name != "numbers"]
 one_case = pytest.mark.parametrize("name", ["numbers", *others])
 one_method = pytest.mark.parametrize("method", [bg.MAP, pytest.param(bg.MLE, marks=pytest.mark.slow)])
@@ -161,8 +159,16 @@ def test_a_class_that_is_added_leaves_the_others_as_they_were(name):
             assert np.array_equal(more.parameters[key][: len(value)], value), key
 
 
-@every_method
-@every_case
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(
+            name, method, id=f"{name}-{key}", marks=[pytest.mark.slow] * ((name == "symbols") != (key == "MLE"))
+        )
+        for name in HIDDEN
+        for key, method in METHODS.items()
+    ],
+)
 def test_the_objective_is_that_of_rows(name, method):
     """The log-likelihood of the steps that are there, by densities of rows, which EM does not look at."""
     case = HIDDEN[name]
@@ -253,6 +259,7 @@ def test_sequences_are_simulated_given_their_lengths():
     assert (np.isnan(steps).all(-1) == (np.arange(6) >= np.array([[4], [1], [6]]))).all()
 
 
+@pytest.mark.slow
 def test_simulated_steps_of_one_column_are_data_of_that_column():
     X = {"walk": np.array([[0.1, 2.3, np.nan], [1.9, -0.4, 0.2]])}
     model = bg.NaiveBayes({"walk": bg.DirichletHiddenMarkov(2)}, class_prior=None)

@@ -93,7 +93,7 @@ def test_averages_over_structures_are_equal_by_content():
     assert one == two != other and hash(one) == hash(two) and one != one.classifier
 
 
-@mostly_slow({"naive Bayes", "own blocks"})
+@mostly_slow({"own blocks"})
 def test_exact_posteriors_of_many_data_sets_are_one_compiled_call(name):
     case, rng = CASES[name], np.random.default_rng(6)
     prior, (X, y) = case.exact.posterior.prior, case.data
@@ -236,7 +236,7 @@ def test_every_site_is_compressed_as_the_model_declares(name):
     assert dict(found.compressed) == dict(program.plan.compressed)
 
 
-@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=["MLE", "MAP"])
+@pytest.mark.parametrize("method", [pytest.param(bg.MLE(), marks=pytest.mark.slow), bg.MAP()], ids=["MLE", "MAP"])
 @every_searched
 def test_without_its_conjugate_blocks_a_model_has_the_same_point(name, method):
     case = CASES[name]

@@ -159,6 +159,7 @@ def test_chains_find_the_exact_posterior(exact):
     close(one.mean, other.mean, atol=0.1)
 
 
+@pytest.mark.slow
 def test_rows_are_simulated_and_predicted(exact):
     rows = exact.simulate_sites(200, seed=2)
     assert rows["y"].shape == (200,) and rows["real"].shape == (200, 4)

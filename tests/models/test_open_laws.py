@@ -22,6 +22,14 @@ every_method_and_case = pytest.mark.parametrize(
         for key, method in METHODS.items()
     ],
 )
+low_rank = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "grammar")) for name in OPEN]
+)
+
+
+def every_method_and_low_rank(test):
+    """A mark for tests whose fits of grammars are of other data than those that stand already."""
+    return every_method(low_rank(test))
 
 
 @functools.cache
@@ -52,7 +60,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(name, method):
     assert_same_values(turned.parameters, fit.parameters, rtol=1e-9, atol=1e-12)
 
 
-@every_method_and_case
+@every_method_and_low_rank
 def test_merged_summaries_and_updates_are_the_rows(name, method):
     case = OPEN[name]
     (X, y), schema = case.data, bg.summarize(case.model, *case.data).schema
@@ -67,7 +75,7 @@ def test_merged_summaries_and_updates_are_the_rows(name, method):
     assert grown.prior == first.prior and grown.attributes["total_weight"] == ROWS
 
 
-@every_case
+@low_rank
 def test_a_class_that_is_added_leaves_the_others_as_they_were(name):
     case = OPEN[name]
     more = case.point.add_class("yak", take(case.data[0], slice(0, 40)))
@@ -76,7 +84,7 @@ def test_a_class_that_is_added_leaves_the_others_as_they_were(name):
             assert np.array_equal(more.parameters[key][: len(value)], value), key
 
 
-@every_case
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "low rank")) for name in OPEN])
 def test_the_program_has_the_closed_forms_densities(name):
     case = OPEN[name]
     fit = case.point

@@ -161,7 +161,9 @@ def test_the_density_of_the_program_is_that_of_closed_forms(name):
         close(prior.log_likelihood(statistics, parameters), table.sum(), rtol=1e-8)
 
 
-@every_case
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "naive Bayes")) for name in CASES]
+)
 def test_answers_to_many_rows_are_those_to_few(name):
     case = CASES[name]
     new, _ = case.new

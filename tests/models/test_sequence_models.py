@@ -192,6 +192,7 @@ def test_orders_of_other_data_are_not_averaged():
             bg.average([fit, other])
 
 
+@pytest.mark.slow
 def test_a_missing_sequence_tells_nothing_however_long_the_others_are():
     model = bg.NaiveBayes(bg.DirichletGrammar({"S": ["S S", "a", "b"]}), class_prior=None)
     words = ["ab", "abbab"]

@@ -185,7 +185,7 @@ def holed(function):
     return latents, rows, y
 
 
-@some_slow([vectors], [mixed, entangled, inner_plate, handled, covariate, edges])
+@some_slow([entangled], [vectors, mixed, inner_plate, handled, covariate, edges])
 def test_summaries_draws_and_tables_agree_on_the_cells_that_are_there(function):
     """The density of the data is the prior and the sum of the table's entries, whatever is compressed."""
     own, (latents, whole, y), (_, rows, _) = BOUND[function], example(function), holed(function)

@@ -49,6 +49,7 @@ def test_a_program_runs_under_predictive():
     assert abs((draws["counts"] - own_rate).mean()) < 5 * np.sqrt(own_rate.mean() / own_rate.size)
 
 
+@pytest.mark.slow
 def test_a_bound_built_in_runs_under_predictive(rng):
     own, _, _ = built_in(rng)
     with jax.enable_x64(True):

@@ -154,7 +154,10 @@ class Slotted:
 CALLABLES = {"data": Unhashable(3.0), "slots": Slotted(), "method": Unhashable(3.0).__call__}
 
 
-@pytest.mark.parametrize("function", CALLABLES.values(), ids=CALLABLES)
+@pytest.mark.parametrize(
+    "function",
+    [pytest.param(made, id=name, marks=[pytest.mark.slow] * (name == "data")) for name, made in CALLABLES.items()],
+)
 def test_any_callable_is_a_program(function):
     program = bg.GenerativeProgram(function, label=None)
     fit = bg.fit(program, {"x": [1, 0, 2], "trials": [2, 2, 3]}, method=bg.MAP())

@@ -124,7 +124,7 @@ def decompositions(jaxpr):
     return found
 
 
-@pytest.mark.parametrize("attributes", [regressed, heavy], ids=lambda attributes: attributes.__name__)
+@pytest.mark.parametrize("attributes", [regressed, pytest.param(heavy, marks=pytest.mark.slow)])
 def test_no_row_is_decomposed(attributes):
     own, found = BOUND[attributes], []
     for size in (24, 384):

@@ -14,7 +14,7 @@ def rng():
     return np.random.default_rng(3)
 
 
-@pytest.mark.parametrize("function", [mixed, outer_plate, inner_plate], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", [mixed, pytest.param(outer_plate, marks=pytest.mark.slow), inner_plate])
 def test_simulation_has_the_shapes_of_the_sites(function, rng):
     own = BOUND[function]
     rows = own.simulate(ROWS, seed=4)
