@@ -400,7 +400,8 @@ def test_ctrl_c_ends_the_command_at_once_at_any_moment(tmp_path, monkeypatch, se
     interrupted(tmp_path, folder=False, seconds=seconds)
 
 
-@pytest.mark.parametrize("stage", ["making", pytest.param("writing", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["making", "writing"])
 def test_ctrl_c_while_files_are_made_leaves_none(tmp_path, stage):
     """The moments that a signal from outside hits one time in fifty: within mkdir, and among files written aside."""
     patch = {

@@ -373,6 +373,7 @@ def test_draws_that_make_a_sequence_impossible_have_no_states_to_average():
     close(alike.probabilities[1, 0].sum(), 1.0, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_columns_have_the_states_of_their_block_and_their_own_lengths():
     levels = [[0.1, -0.2, 5.1, 4.9], [5.0, None, 0.2], [4.9, np.nan]]
     model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)

@@ -1,7 +1,6 @@
 """Programs of one's own with a continuous label, against quadrature and closed forms of their densities."""
 
 import pickle
-import warnings
 
 import numpy as np
 import numpyro
@@ -13,6 +12,8 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.distributions import LinearNormal
+from bayesgen.fitting import prepare
+from bayesgen.posteriors import Draws
 
 close = np.testing.assert_allclose
 
@@ -255,10 +256,12 @@ def log_mean(logs):
 def test_averages_over_draws_are_their_definition(name):
     function, columns = {"line": (line, ("mean", "slope", "noise")), "robust": (robust, ("spread",))}[name]
     x, y = X[:12], Y[:12]
-    method = bg.NUTS(num_chains=2, num_samples=60, num_warmup=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", bg.ConvergenceWarning)  # few draws, of which a sum is quickly made
-        fit = bg.fit(bg.GenerativeProgram(function), {"x": x}, y, method=method)
+    rng, shape = np.random.default_rng(3), (2, 60)  # few draws, of which a sum is quickly made
+    latents = {"mean": rng.normal(2.0, 0.4, shape), "slope": rng.normal(0.7, 0.1, shape)}
+    latents |= {"noise": rng.gamma(20, 1 / 50, shape), "spread": rng.gamma(20, 1 / 20, shape)}
+    latents = {column: latents[column] for column in columns}
+    problem = prepare(bg.GenerativeProgram(function), {"x": x}, y)
+    fit = problem.result(bg.NUTS(), Draws(problem.program, latents, latents, {}))
     draws = [fit.parameters[column].ravel() for column in columns]
 
     def log_joints(x, y):

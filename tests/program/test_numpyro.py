@@ -37,6 +37,7 @@ def predicted(own, size):
     return jax.tree.map(np.asarray, draw(jax.random.key(0)))
 
 
+@pytest.mark.slow
 def test_a_program_runs_under_predictive():
     with jax.enable_x64(True):
         draws = predicted(BOUND[mixed], 5)

@@ -53,7 +53,7 @@ def test_a_mode_without_bound_is_refused_and_not_found_at_the_edge():
         bg.fit(model, X, y, method=bg.MAP(), schema=schema)
 
 
-@pytest.mark.parametrize("concentration", [0.01, 0.5])
+@pytest.mark.parametrize("concentration", [0.01, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_mode_of_a_program_with_poles_is_the_peak_inside(concentration):
     """Beta(a, b) with few of either: the density has a pole at both ends and one peak, or none."""
     ones = np.array([1, 49])  # of 50 rows a class
