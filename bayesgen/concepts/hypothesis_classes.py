@@ -87,7 +87,7 @@ def _with_gradient(
 
     def term(terms: Array, inverse_totals: Array, log_totals: Array) -> tuple[Array, Array, Array]:
         expected = terms * jnp.einsum("cs,csu->cu", inverse_totals, prior_masses)
-        return log_totals.sum(), expected, (inverse_totals > 0).sum()
+        return log_totals.sum(), expected, jnp.sum(inverse_totals > 0)
 
     value, gradient, num_summed = sum_over_shifts(term, logs, prior_masses)
     return jnp.where(num_summed == prior_masses.any(-1).sum(), value, -jnp.inf), gradient

@@ -137,7 +137,7 @@ class Schema:
         categories = schema._complete_categories(table)
         return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
 
-    def widened(self, values: Mapping[str, ArrayLike]) -> "Schema":
+    def widened(self, values: Mapping[str, Array | tuple[int, int]]) -> "Schema":
         """The schema with ranges extended to these values of covariates."""
         if not values:
             return self

@@ -1,6 +1,7 @@
 """`leave_one_out`: each training row predicted from all others."""
 
 import functools
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import arviz_stats
@@ -68,10 +69,9 @@ class LeaveOneOut:
 
     def to_elpd(self) -> "ELPDData":
         """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""
-        from arviz_stats import utils
-
+        utils: Any = importlib.import_module("arviz_stats.utils")
         # ArviZ 1 has a class for each estimator
-        of_estimator: Any = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
+        of_estimator = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
         by_row = xarray.DataArray(self.log_scores, dims=["row"])
         k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k, dims=["row"])
         return of_estimator(

@@ -149,7 +149,7 @@ class SphericalStudentTDensity(RowDensity):
         squares = np.where(observed, ((values - loc) / scale) ** 2, 0.0).sum(1, keepdims=True)
         freedom = df + observed.sum(1, keepdims=True)
         spread = np.sqrt((df + squares) / rng.chisquare(freedom))
-        return loc + scale * spread * rng.standard_normal(values.shape)
+        return np.asarray(loc + scale * spread * rng.standard_normal(values.shape))
 
 
 def joint_student_t(

@@ -448,7 +448,7 @@ class ClassTarget(Target["ClassPrediction"]):
             raise DataError(f"{rows} has {num_rows} rows and {name} {len(truth)} labels. Give one label a row.")
         assert codes is not None
         counts = np.bincount(codes[codes >= 0], minlength=len(labels))
-        return cls(labels, truth, counts / max(1, counts.sum()))
+        return cls(labels, truth, counts / np.maximum(1, counts.sum()))
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:

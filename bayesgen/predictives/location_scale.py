@@ -57,7 +57,7 @@ class NormalPredictive(LocationScale):
         return np.broadcast_to(self.scale, self.loc.shape)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
-        return -0.5 * (((values - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
+        return -0.5 * (((np.asarray(values) - self.loc) / self.scale) ** 2 + LOG_2PI) - np.log(self.scale)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         return special.ndtr((values - self.loc) / self.scale)

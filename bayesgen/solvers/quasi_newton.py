@@ -74,7 +74,7 @@ def begin(start: Float[np.ndarray, " D"]) -> Climb:
     return Climb(start, none, zeros, zeros, zero, memory, memory, np.eye(MEMORY), np.asarray(0), no, no)
 
 
-def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Scalar) -> Climb:
+def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Float[Array, ""] | Scalar) -> Climb:
     """The climb after an evaluation of its trial.
 
     Args:
@@ -154,7 +154,7 @@ LEAST_OPTIMISATION = {"xla_backend_optimization_level": 0}
 Vector: TypeAlias = Float[np.ndarray, " D"]
 Points: TypeAlias = Float[np.ndarray, "points D"]
 Values: TypeAlias = Float[np.ndarray, " points"]
-Axes: TypeAlias = Float[Array, "D ..."]  # of coordinates: a matrix whose columns they are, or a width for each
+Axes: TypeAlias = Float[Array, "..."]  # of coordinates: a matrix whose columns they are, or a width for each
 
 
 def along(axes: Axes, place: Point) -> Point:

@@ -162,7 +162,7 @@ class _Run:
         """Whether its warm-up takes more steps than that of a whitened density."""
         made = self._draws.shape[1] - self.left
         taken = sum(stats[:count, 0].sum() for stats, count in zip(self._stats, made, strict=True))
-        return not self.is_warm and taken > LONG_TRAJECTORY * self._num_warmup * len(made)
+        return not self.is_warm and bool(taken > LONG_TRAJECTORY * self._num_warmup * len(made))
 
     @property
     def is_over(self) -> bool:

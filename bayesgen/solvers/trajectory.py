@@ -200,8 +200,8 @@ def _leapfrog(
     step = jnp.where(trajectory.side == 1, step_size, -step_size)
     momentum = momentum - 0.5 * step * gradient
     position = position + step * momentum
-    potential, gradient = value_and_gradient(position)
-    return jnp.stack([position, momentum - 0.5 * step * gradient, gradient]), potential
+    potential, slope = value_and_gradient(position)
+    return jnp.stack([position, momentum - 0.5 * step * slope, slope]), potential
 
 
 def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainVector) -> tuple[Checkpoints, Flag]:

@@ -250,7 +250,7 @@ def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Calla
         )
 
 
-def _magnitudes(moments: Moments) -> Float[np.ndarray, "..."]:
+def _magnitudes(moments: Moments) -> Float[Array, "..."]:
     """Mean or standard deviation of each column, whichever is larger, in the class where it is largest."""
     largest, xp = np.finfo(np.float64).max, namespace(moments.mean, moments.scatter)
     scatter = xp.diagonal(moments.scatter, axis1=-2, axis2=-1) if moments.is_matrix else moments.scatter
