@@ -134,7 +134,7 @@ def sample(
         prepared = Preparation(_shifted(density, np.zeros(density.dimension)), "precondition=False")
     else:
         prepared = whitened_at_mode(density, settings.num_chains, find_starts)
-    reason, target = prepared.reason, settings.target
+    reason = prepared.reason
 
     def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, Sample]:
         numbers: dict[str, Any] = {
@@ -155,20 +155,20 @@ def sample(
         fails = functools.partial(_fails, target < CAREFUL)
         coordinates, sampled = drawn(prepared.density, settings.num_warmup or 150, target, fails=fails)
         failure = failure_of(*sampled, density.has_symmetries)
-        # smaller steps do not help if more diverge, or many are taken already
-        some_diverge = 0 < sampled[1]["diverging"].mean() < 0.2 and sampled[1]["num_steps"].mean() <= LONG_TRAJECTORY
-        if failure is None and not (some_diverge and target < CAREFUL):
+        share, steps = (sampled[1][name].mean() for name in ("diverging", "num_steps"))
+        if failure is None and (share == 0 or target >= CAREFUL):
             return chains(coordinates, sampled, "whitened", target)
-        reason = f"{failure} in whitened coordinates"
-        if not some_diverge or target >= CAREFUL:
+        reason = f"{failure or 'some draws diverged'} in whitened coordinates"
+        # smaller steps do not help if more diverge, or twice as many would be too many
+        if not 0 < share < 0.2 or steps > LONG_TRAJECTORY / 2 or target >= CAREFUL:
             break
     num_warmup = settings.num_warmup or NUM_ADAPTED
     windows = [size for share in (1, 2, 4, 6) if (size := share * num_warmup // 16) >= 10]
     adapting = _adapting(prepared.density)
-    coordinates, sampled = drawn(adapting, num_warmup - sum(windows), target, windows=windows)
+    coordinates, sampled = drawn(adapting, num_warmup - sum(windows), settings.target, windows=windows)
     if not np.isfinite(sampled[1]["potential_energy"]).all():
         raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
-    return chains(coordinates, sampled, f"adapted: {reason}", target)
+    return chains(coordinates, sampled, f"adapted: {reason}", settings.target)
 
 
 def _fails(is_bold: bool, stats: Mapping[str, np.ndarray], is_warm: bool) -> bool:
