@@ -34,7 +34,7 @@ PAIRS = [
     (bg.Exact(), bg.PlugIn(at="mean")),
     (bg.Exact(), bg.BMA()),
 ]
-NUTS = (bg.NUTS(num_samples=500), bg.BMA())
+NUTS = (bg.NUTS(num_samples=250), bg.BMA())
 
 
 def studies(

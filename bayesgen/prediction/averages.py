@@ -91,7 +91,10 @@ def are_robust(log_joint: Float[np.ndarray, "draws n K"]) -> Bool[np.ndarray, " 
 
 def _shares(log_joint: Float[np.ndarray, "draws n K"]) -> Float[np.ndarray, "n K"]:
     """Class probabilities averaged over draws; NaN where every class is impossible under all draws."""
-    return np.exp(normalize(scipy.special.logsumexp(log_joint, axis=0))[0])
+    largest = log_joint.max(axis=0)
+    peak = np.where(np.isneginf(largest), 0.0, largest)
+    with np.errstate(divide="ignore"):
+        return np.exp(normalize(np.log(np.exp(log_joint - peak).sum(axis=0)) + peak)[0])
 
 
 def _tail_size(num_draws: int) -> int:
