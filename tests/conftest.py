@@ -16,7 +16,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import type_checker
 
-gc.set_threshold(50_000, 20, 20)  # a quarter of the time of collecting the tests goes there otherwise
+gc.set_threshold(100_000, 50, 100)  # a quarter of the time of collecting the tests goes there otherwise
 
 # what one version has compiled may crash another one
 VERSIONS = f"{importlib.metadata.version('jaxlib')}-{sys.version_info.major}.{sys.version_info.minor}"

@@ -108,8 +108,12 @@ def test_sequences_of_digits_or_truth_values_are_the_texts_of_the_file(run, tmp_
     assert scores[0] == scores[1]
 
 
-def test_nuts_is_one_of_the_methods(run):
-    result = run("compare", "iris", "--model", "naive-bayes", "--methods", "NUTS,map", "--json")
+def test_nuts_is_one_of_the_methods(run, tmp_path):
+    rainy, path = np.arange(60) % 2, tmp_path / "days.csv"
+    cloudy = np.where(np.arange(60) % 15 == 0, 1 - rainy, rainy)  # one truth value compiles for less time than numbers
+    words = np.array(["no", "yes"])
+    pd.DataFrame({"cloudy": words[cloudy], "rainy": words[rainy]}).to_csv(path, index=False)
+    result = run("compare", path, "--target", "rainy", "--model", "naive-bayes", "--methods", "NUTS,map", "--json")
     assert result.exit_code == 0, result.stderr
     pairs = json.loads(result.stdout)["pairs"]
     assert [(pair["method"], pair["rule"]) for pair in pairs] == [("MAP", "PlugIn"), ("NUTS", "BMA")]

@@ -32,6 +32,7 @@ def normal_inverse_gamma(design, response):
     return mean, relative, SHAPE + len(response) / 2, RATE + left / 2
 
 
+@pytest.mark.slow
 def test_a_linear_regression_has_its_normal_inverse_gamma_posterior():
     rng = np.random.default_rng(4)
     dose, sex = rng.normal(3.0, 1.0, 29), (rng.random(29) < 0.3).astype(float)

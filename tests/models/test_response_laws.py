@@ -162,7 +162,7 @@ def test_the_density_of_the_program_is_that_of_closed_forms(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "naive Bayes")) for name in CASES]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("line", "surface"))) for name in CASES]
 )
 def test_answers_to_many_rows_are_those_to_few(name):
     case = CASES[name]

@@ -17,7 +17,6 @@ PARTS = ([4], [0, 2], [6, 5, 3, 1])  # of the rows, each asked about by itself
 RULES = (bg.PlugIn(), bg.PlugIn(at="mode"), bg.BMA())
 AVERAGES = (bg.ConditionalAverage(num_draws=20), bg.BMA(entropy_draws=20))
 SEQUENCES = {name for name in ALL if "words" in name}
-every_open_case = pytest.mark.parametrize("name", OPEN)
 every_response = pytest.mark.parametrize("name", RESPONSES)
 
 
@@ -108,7 +107,7 @@ def test_averages_over_draws(name):
     check(CASES[name].exact, CASES[name].new, averages)
 
 
-@every_open_case
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "grammar")) for n in OPEN])
 def test_points(name):
     case = OPEN[name]
     check(case.point, case.new, classes, parts=PARTS[:1])

@@ -115,6 +115,7 @@ def test_average_over_draws_is_the_negative_binomial(fit):
         assert answer.quantile(0.9)[i] == (mixed < 0.9).sum()
 
 
+@pytest.mark.slow
 def test_models_as_they_are_written_have_counts_as_labels():
     def model(trials, y=None):
         share = numpyro.sample("share", dist.Beta(2, 3))
