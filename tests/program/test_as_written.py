@@ -65,15 +65,20 @@ def test_posterior_is_that_of_numpyro(name):
     case, program = TABLE[name], made(name)
     method = NUTS(num_chains=2, num_samples=400 if name == "logistic" else 2000, target_accept_prob=0.95)
     own = fit(program, *program.read(*case.args), method=method, seed=1).parameters
+    peer = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(case.model, target_accept_prob=0.95),
+        num_warmup=500,
+        num_samples=2 * method.num_samples,
+        progress_bar=False,
+    )
+
+    @jax.jit  # its parts would be compiled one by one
+    def samples(key):
+        peer.run(key, *case.args)
+        return peer.get_samples()
+
     with jax.enable_x64(True):
-        peer = numpyro.infer.MCMC(
-            numpyro.infer.NUTS(case.model, target_accept_prob=0.95),
-            num_warmup=500,
-            num_samples=2 * method.num_samples,
-            progress_bar=False,
-        )
-        peer.run(jax.random.key(0), *case.args)
-        draws = {name: np.asarray(values)[None] for name, values in peer.get_samples().items()}
+        draws = {name: np.asarray(values)[None] for name, values in samples(jax.random.key(0)).items()}
     for name in program.latents:
         with np.errstate(invalid="ignore"):  # entries that are constant, of a Cholesky factor
             errors = [d.std((0, 1)) / np.sqrt(effective_sample_size(d)) for d in (own[name], draws[name])]

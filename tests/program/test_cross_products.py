@@ -158,8 +158,8 @@ def known(n, *, X):
     in_rows(n, "y", X @ slopes, 0.7)
 
 
-def test_a_million_rows_have_the_mode_and_the_posterior_of_the_closed_form():
-    size = 10**6
+@pytest.mark.parametrize("size", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
+def test_many_rows_have_the_mode_and_the_posterior_of_the_closed_form(size):
     rng = np.random.default_rng(3)
     rows = {"X": rng.normal(size=(size, 3))}
     rows["y"] = rows["X"] @ [0.3, -1.0, 2.0] + 0.7 * rng.normal(size=size)
