@@ -318,6 +318,7 @@ def test_what_a_fit_cannot_have_is_refused_with_the_reason(density, sampled):
     assert list(given.to_datatree(X[:, :1], X[:, 1])["log_likelihood"].data_vars) == ["y"]
 
 
+@pytest.mark.slow
 def test_simulated_rows_are_like_the_data():
     case = CASES["naive Bayes"]
     made, (X, y) = case.exact.simulate(11, seed=3), case.data

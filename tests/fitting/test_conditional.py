@@ -86,6 +86,7 @@ def test_a_joint_fit_with_probabilities_of_zero_is_where_the_climb_starts():
     assert np.isfinite(start).all()
 
 
+@pytest.mark.slow
 def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothing(reals):
     X, y = reals
     rng = np.random.default_rng(1)

@@ -219,7 +219,7 @@ def test_rows_left_out_are_predicted_from_the_cells_of_the_others():
     holed = {name: np.ma.array(cells, mask=rng.random(len(y)) < 0.3) for name, cells in X.items()}
     fit = bg.fit(case.model, holed, y, method=bg.Exact())
     folds = assign_folds(holed, 3, 0)
-    scores, model = cross_validated_scores(fit, holed, y, folds), with_prior(fit)
+    scores, model = cross_validated_scores(fit, holed, y, folds).given_row, with_prior(fit)
     for fold in range(3):
         out, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         part = bg.fit(model, take(holed, rest), y[rest], method=bg.Exact(), schema=fit.schema)

@@ -139,6 +139,7 @@ def test_densities_are_those_of_numpyro_whether_labels_are_known_or_not():
     close(WARDS.log_density(latents, PATIENTS, unknown), prior + of_rows.sum(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_mixtures_learn_by_such_covariates():
     """Components that are far apart: each has the means of its own rows, ward by ward."""
     rows = {**PATIENTS, "level": 20.0 * LABELS + PATIENTS["ward"]}

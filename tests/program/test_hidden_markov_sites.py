@@ -84,6 +84,7 @@ def fitted(program):
     return bg.fit(program, {"x": ROWS}, LABELS, method=bg.NUTS(num_samples=600, num_chains=2), progress=False)
 
 
+@pytest.mark.slow
 def test_rows_are_kept_modes_found_and_densities_sums_over_paths(program, posterior):
     assert isinstance(dict(program.plan.compressed)["x"], HiddenMarkovLikelihood)
     assert isinstance(bg.summarize(program, {"x": ROWS}, np.zeros(4)).statistics.summaries["x"], RetainedRows)

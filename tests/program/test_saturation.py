@@ -11,6 +11,7 @@ ONES_AND_MIXED = np.array([True] * 10 + [False] * 5 + [True] * 5)[:, None]
 LABELS = ["a"] * 10 + ["b"] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "X", "query"),
     [
