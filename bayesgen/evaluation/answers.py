@@ -50,12 +50,6 @@ class Answer:
         return {"model": self.model, "method": self.method, "rule": self.rule}
 
 
-def score_rows(answers: Sequence[Answer], target: Target[Any]) -> tuple[Scored, ...]:
-    """The answers that were not refused, with the scores of each test row."""
-    given = (answer for answer in answers if answer.refused is None)
-    return tuple(Scored(answer, target.row_scores(answer.prediction)) for answer in given)
-
-
 def score_table(answers: Sequence[Answer], given: Sequence[Scored], target: Target[Any]) -> pd.DataFrame:
     """One row per answer: scores, differences from its model's two references, seconds, refusal."""
     by_answer = {id(one.answer): one for one in given}
@@ -93,11 +87,10 @@ def _difference(own: Scored | None, references: Sequence[Scored]) -> tuple[float
 def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
     """One row per pair of answers: the mean difference of their row log scores, first minus other."""
     columns = ["model", "method", "rule", "other_model", "other_method", "other_rule"]
-    rows = []
-    for first, second in combinations(given, 2):
-        difference, standard_error = _difference(first, [second])
-        keys = [*first.answer.key.values(), *second.answer.key.values()]
-        rows.append([*keys, difference, standard_error])
+    rows = [
+        [*first.answer.key.values(), *second.answer.key.values(), *_difference(first, [second])]
+        for first, second in combinations(given, 2)
+    ]
     return pd.DataFrame(rows, columns=[*columns, "difference", "standard_error"])
 
 

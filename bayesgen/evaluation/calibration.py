@@ -294,18 +294,17 @@ def _simulator(
 ) -> Simulator:
     """The model with its prior, and the arguments for n rows, checked."""
     if isinstance(model, Fit):
-        concrete, schema, program = model.concrete, model.schema, model.program
+        concrete, schema = model.concrete, model.schema
     elif isinstance(model, GenerativeProgram):
         columns = {name: value if np.ndim(value) else np.full(num_rows, value) for name, value in covariates.items()}
         table: dict[str, Any] = {"row": np.arange(num_rows), **columns}
         schema = model.infer_schema(read_table(table), None, schema or Schema())
         concrete = model.concrete(schema)
-        program = concrete.bind(schema)
     elif isinstance(model, Recipe):
         concrete, schema = _with_stated_prior(model, schema)
-        program = concrete.bind(schema)
     else:
         raise ModelError(f"calibrate takes a program, a Fit, or a model and its schema, got {model!r}.")
+    program = model.program if isinstance(model, Fit) else concrete.bind(schema)
     known = {name: np.asarray(observed, bool) for name, observed in mask.items()}
     shapes = {name: (num_rows, *site.row_shape) for name, site in program.structure.attributes}
     shapes |= {} if program.label is None else {program.label: (num_rows,)}

@@ -43,7 +43,6 @@ from .answers import (
     difference_table,
     disagreement_table,
     prediction_table,
-    score_rows,
     score_table,
 )
 from .training_sets import attempted
@@ -99,7 +98,8 @@ class Comparison:
     @functools.cached_property
     def scored(self) -> tuple[Scored, ...]:
         """The answers that were not refused, with the scores of each test row."""
-        return score_rows(self.answers, self.target)
+        given = (answer for answer in self.answers if answer.refused is None)
+        return tuple(Scored(answer, self.target.row_scores(answer.prediction)) for answer in given)
 
     def with_costs(self, X_test: Data) -> "Comparison":
         """The comparison with the rows of the lowest log scores, and the columns that cause them."""
