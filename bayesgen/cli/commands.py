@@ -230,8 +230,7 @@ TASKS: Mapping[str, Task] = {
 }
 
 
-Files: TypeAlias = Mapping[str, Callable[[Path], object]]
-"""Name of a file -> function that writes the file."""
+Files: TypeAlias = Mapping[str, Callable[[Path], object]]  # name -> function that writes the file
 
 
 @dataclass(frozen=True)
@@ -305,7 +304,16 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
         out=out,
     )
     title = f"{Path(options.data).name}: {options.repeats} training sets of each size, seed {options.seed}"
-    return Outcome(result, lambda console: show_study(result, title, console), lambda: _files_of_study(result))
+
+    def files() -> Files:
+        """The files beside config.json, which the study writes first."""
+        return {
+            "table.csv": functools.partial(result.table.to_csv, index=False),
+            "summary.csv": functools.partial(result.summary.to_csv, index=False),
+            "study.png": functools.partial(save, result.plot()),
+        }
+
+    return Outcome(result, lambda console: show_study(result, title, console), files)
 
 
 def compare_answers(options: CompareOptions) -> Outcome:
@@ -337,11 +345,18 @@ def compare_answers(options: CompareOptions) -> Outcome:
         "columns": [asdict(column) for column in columns],
     }
     result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, task, split)
-    return Outcome(
-        result,
-        lambda console: show(result, title, console, column_table(columns)),
-        lambda: _files_of_comparison(result, task),
-    )
+
+    def files() -> Files:
+        content = result.to_dict()
+        return {
+            "result.json": functools.partial(_write_json, content),
+            "config.json": functools.partial(_write_json, content["config"]),
+            "table.csv": functools.partial(result.table.to_csv, index=False),
+            "predictions.csv": functools.partial(result.predictions.to_csv, index=False),
+            **task.figures(result),
+        }
+
+    return Outcome(result, lambda console: show(result, title, console, column_table(columns)), files)
 
 
 def _title(options: CompareOptions, task: Task, split: Split) -> str:
@@ -380,26 +395,6 @@ def _folder(path: Path) -> Iterator[dict[str, Callable[[Path], object]]]:
             aside.rmdir()
         except OSError as error:
             raise OSError(f"The result cannot be written to {path}: {error.strerror or error}") from error
-
-
-def _files_of_comparison(comparison: Comparison, task: Task) -> Files:
-    result = comparison.to_dict()
-    return {
-        "result.json": functools.partial(_write_json, result),
-        "config.json": functools.partial(_write_json, result["config"]),
-        "table.csv": functools.partial(comparison.table.to_csv, index=False),
-        "predictions.csv": functools.partial(comparison.predictions.to_csv, index=False),
-        **task.figures(comparison),
-    }
-
-
-def _files_of_study(result: Study) -> Files:
-    """The files beside config.json, which the study writes first."""
-    return {
-        "table.csv": functools.partial(result.table.to_csv, index=False),
-        "summary.csv": functools.partial(result.summary.to_csv, index=False),
-        "study.png": functools.partial(save, result.plot()),
-    }
 
 
 def _write_json(content: Any, path: Path) -> None:

@@ -215,9 +215,10 @@ def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoRetur
         @functools.wraps(command)
         def with_fields(**given: Any) -> NoReturn:
             values = {field.name: given.pop(name) for name, field in fields.items()}
-            command(
-                options_type(**{name: _once(value) for name, value in values.items() if value is not None}), **given
-            )
+            once: dict[str, Any] = {
+                k: list(dict.fromkeys(v)) if isinstance(v, list) else v for k, v in values.items() if v is not None
+            }
+            command(options_type(**once), **given)
 
         arguments = [
             Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=_default(field), annotation=field.type)
@@ -228,10 +229,6 @@ def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoRetur
         return with_fields
 
     return decorated
-
-
-def _once(value: Any) -> Any:
-    return list(dict.fromkeys(value)) if isinstance(value, list) else value
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -26,8 +26,7 @@ from .trained import TrainedProgram
 if TYPE_CHECKING:
     from xarray import DataTree
 
-Groups = dict[str, dict[str, Any]]
-"""Group of a tree -> variable -> array: (chain, draw, ...), or data, (row, ...)."""
+Groups = dict[str, dict[str, Any]]  # group of a tree -> variable -> array: (chain, draw, ...), or data, (row, ...)
 
 Names = Mapping[str, Sequence[Any]]
 
