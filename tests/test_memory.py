@@ -109,8 +109,8 @@ def test_prediction_in_closed_form_holds_the_answer_and_a_few_blocks(rule, label
 def test_averages_over_draws_never_hold_draws_times_rows_times_classes(method, rule):
     rng = np.random.default_rng(4)
     model = bg.NaiveBayes(bg.GammaPoisson())
-    counts = rng.poisson(2.0, (8_000, 2))
-    fit = bg.fit(model, counts, np.arange(8_000) % 3, method=method, progress=False)
+    counts = rng.poisson(2.0, (2_000, 2))
+    fit = bg.fit(model, counts, np.arange(2_000) % 3, method=method, progress=False)
     whole = 1000 * len(counts) * 3 * 8 / MEGABYTE
     bg.predict(fit, counts[:10], rule=rule)
     used, _ = peak(lambda: bg.predict(fit, counts, rule=rule))
