@@ -54,7 +54,7 @@ NEW_DAYS = np.array([1.0, 4.5, 60.0])
 @pytest.fixture(scope="module")
 def fit():
     """Independent draws from the posterior of four rows, which is a gamma distribution."""
-    rate = np.random.default_rng(5).gamma(2.0 + OF_VISITS[:4].sum(), 1 / (0.5 + DAYS[:4].sum()), (4, 400))
+    rate = np.random.default_rng(5).gamma(2.0 + OF_VISITS[:4].sum(), 1 / (0.5 + DAYS[:4].sum()), (4, 200))
     problem = prepare(VISITS, {"days": DAYS[:4]}, OF_VISITS[:4])
     return problem.result(bg.NUTS(), Draws(problem.program, {"rate": rate}, {"rate": rate}, {}))
 
@@ -107,7 +107,7 @@ def test_average_over_draws_is_the_negative_binomial(fit):
     alike = bg.predict(fit, {"days": NEW_DAYS}, rule=bg.ConditionalAverage())  # as days are given
     close(alike.log_density(y), answer.log_density(y), rtol=1e-7)
     rates = fit.parameters["rate"].ravel()
-    k = np.arange(600)
+    k = np.arange(400)
     for i, days in enumerate(NEW_DAYS):
         mixed = scipy.stats.poisson.cdf(k[:, None], rates * days).mean(1)
         close(answer.cdf(y)[i], mixed[int(y[i])], rtol=1e-7)
