@@ -327,13 +327,16 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
     """Models by name, and (method, rule) pairs, with the default in place of None.
 
     Raises:
-        DataError: no model, or no pair.
+        DataError: no model, no pair, or a pair that is given twice.
         ModelError: a concept learner, which has no classes.
     """
     by_name = dict(models) if isinstance(models, Mapping) else _by_type(models)
     asked = list(DEFAULT_PAIRS if pairs is None else pairs)
     if not by_name or not asked:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
+    repeated = [pair for pair in asked if asked.count(pair) > 1]
+    if repeated:
+        raise DataError(f"The pair {repeated[0]} is given {asked.count(repeated[0])} times. Give each pair once.")
     concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
     if concepts:
         raise ModelError(

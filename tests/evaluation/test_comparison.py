@@ -242,6 +242,8 @@ def test_test_labels_must_fit_the_rows_and_the_classes(core):
         compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, [*TRUTH[:5], "maybe"], methods=METHODS)
     with pytest.raises(bg.DataError, match="nothing to compare"):
         compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, TRUTH, methods=[])
+    with pytest.raises(bg.DataError, match=r"The pair \(MLE.* is given 2 times"):
+        compare(bg.NaiveBayes(), X_TRAIN, Y_TRAIN, X_TEST, TRUTH, methods=[(bg.MLE(), bg.PlugIn())] * 2)
 
 
 def test_real_models_are_compared():
