@@ -198,6 +198,7 @@ def test_samples_have_the_lengths_and_the_probabilities_of_the_density():
         np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_samples_of_vectors_by_class_are_moments_of_their_states():
     initial, transition = np.array([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
     means = np.array([[[0.0, 1.0], [5.0, 6.0]], [[-3.0, 0.0], [2.0, 9.0]], [[1.0, 1.0], [7.0, 7.0]]])

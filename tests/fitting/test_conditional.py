@@ -138,6 +138,7 @@ def own():
     return bg.GenerativeProgram(one_scale, classes=2), X, y
 
 
+@pytest.mark.slow
 def test_the_density_and_its_slopes_are_those_of_the_program(own):
     program, X, y = own
     weights = np.random.default_rng(4).integers(0, 3, len(y)).astype(float)

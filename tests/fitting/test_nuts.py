@@ -211,6 +211,7 @@ def rows_of(function, y, rng):
     return {"x": x, "z": latents["slope"][y] * x + 0.5 * noise[1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function, classes, rowwise", [pytest.param(student, 3, ("x",), marks=pytest.mark.slow), (chained, 2, ("z",))]
 )

@@ -203,6 +203,7 @@ def test_the_program_has_the_same_densities_and_the_same_maximum(name):
         close(again.parameters[key], value, rtol=1e-3, atol=1e-4, err_msg=key)
 
 
+@pytest.mark.slow
 def test_labels_may_be_missing_and_components_unknown():
     case = HIDDEN["numbers"]
     X, y = case.data

@@ -172,6 +172,7 @@ def test_jointly_normal_pairs_are_answered_in_closed_form(fit):
     close(bg.predict(fit, fit.simulate(3), rule=bg.PlugIn()).std, answer.std)
 
 
+@pytest.mark.slow
 def test_heavy_tails_are_answered_by_quadrature():
     rng = np.random.default_rng(1)
     y = 2 * rng.standard_t(3, 80)

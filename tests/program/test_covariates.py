@@ -120,6 +120,7 @@ def test_data_may_come_in_chunks_and_fits_may_be_pickled(fit):
     assert rows["school"].dtype == np.int64 and rows["boards"].dtype == bool
 
 
+@pytest.mark.slow
 def test_densities_are_those_of_numpyro_whether_labels_are_known_or_not():
     latents = {"share": 0.3, "mean": np.arange(6.0).reshape(2, 3), "slopes": np.asarray([0.5, -1.0])}
     covariates = {name: PATIENTS[name] for name in ("X", "ward")}
