@@ -1,6 +1,7 @@
 """Discrete latents of each row, summed out: densities and posteriors by brute force, and what is refused by name."""
 
 import dataclasses
+import functools
 import pickle
 
 import jax.numpy as jnp
@@ -168,8 +169,19 @@ def test_latents_may_depend_on_each_other_and_the_label_on_them():
 # --- annotators ---------------------------------------------------------------------------------------------------
 
 ITEMS = 29
-SIMULATED = VOTES.simulate(ITEMS, seed=1)
-CAST = {"votes": np.where(RNG.random((5, ITEMS)) < 0.2, np.nan, SIMULATED["votes"])}
+
+
+@functools.cache
+def simulated_votes():
+    return VOTES.simulate(ITEMS, seed=1)
+
+
+@functools.cache
+def cast_votes():
+    is_missing = np.random.default_rng(2).random((5, ITEMS)) < 0.2
+    return {"votes": np.where(is_missing, np.nan, simulated_votes()["votes"])}
+
+
 CONFUSION = 0.6 * np.eye(3) + 0.4 / 3
 ANNOTATORS = {"share": np.array([0.2, 0.3, 0.5]), "beta": np.broadcast_to(CONFUSION, (5, 3, 3))}
 
@@ -182,14 +194,14 @@ def votes_table(latents, cast):
 
 def test_annotators_with_missing_votes():
     """The true class of an item is a label that no row has: the density and its posterior are the same."""
-    table = votes_table(ANNOTATORS, CAST["votes"])
-    close(VOTES.log_joint(ANNOTATORS, CAST)[:, 0], scipy.special.logsumexp(table, axis=1), rtol=1e-10)
-    close(LABELLED_VOTES.log_joint(ANNOTATORS, CAST), table, rtol=1e-10)
-    fit = bg.fit(VOTES, CAST, method=bg.MAP(num_starts=1, starts=ANNOTATORS))
-    states = fit.local(CAST, rule=bg.PlugIn())
-    answer = scipy.special.softmax(LABELLED_VOTES.log_joint(fit.parameters, CAST), axis=1)
+    table = votes_table(ANNOTATORS, cast_votes()["votes"])
+    close(VOTES.log_joint(ANNOTATORS, cast_votes())[:, 0], scipy.special.logsumexp(table, axis=1), rtol=1e-10)
+    close(LABELLED_VOTES.log_joint(ANNOTATORS, cast_votes()), table, rtol=1e-10)
+    fit = bg.fit(VOTES, cast_votes(), method=bg.MAP(num_starts=1, starts=ANNOTATORS))
+    states = fit.local(cast_votes(), rule=bg.PlugIn())
+    answer = scipy.special.softmax(LABELLED_VOTES.log_joint(fit.parameters, cast_votes()), axis=1)
     close(states.probabilities[:, 0], answer, atol=1e-10)
-    close(states.log_marginal, bg.predict(fit, CAST, rule=bg.PlugIn()).log_marginal, atol=1e-12)
+    close(states.log_marginal, bg.predict(fit, cast_votes(), rule=bg.PlugIn()).log_marginal, atol=1e-12)
     # a step of EM does not move the maximum: under flat priors, shares are mean responsibilities
     shares = states.probabilities[:, 0]
     close(fit.parameters["share"], shares.mean(0), atol=1e-5)
@@ -212,7 +224,7 @@ def annotated(annotations, weight):
 
 @pytest.mark.parametrize("num_items", [ITEMS, 5], ids=["many items", "as many items as annotators"])
 def test_rows_come_first_wherever_a_site_of_a_model_has_them(num_items):
-    annotations, weight = SIMULATED["votes"].T[:num_items], np.linspace(-1, 2, num_items)
+    annotations, weight = simulated_votes()["votes"].T[:num_items], np.linspace(-1, 2, num_items)
     program = bg.GenerativeProgram.from_model(annotated, annotations, weight, rows="items")
     rows, _ = program.read(annotations, weight)
     assert program.local == ("z",) and rows["votes"].shape == (num_items, 5)
@@ -226,15 +238,16 @@ def test_rows_come_first_wherever_a_site_of_a_model_has_them(num_items):
 
 
 def test_rows_may_come_first_where_shapes_tell():
-    close(VOTES.log_joint(ANNOTATORS, {"votes": CAST["votes"].T}), VOTES.log_joint(ANNOTATORS, CAST), rtol=1e-12)
+    cast = cast_votes()
+    close(VOTES.log_joint(ANNOTATORS, {"votes": cast["votes"].T}), VOTES.log_joint(ANNOTATORS, cast), rtol=1e-12)
     with pytest.raises(DataError, match=r"'votes'.*the program's site has"):
-        VOTES.log_joint(ANNOTATORS, {"votes": CAST["votes"][:4]})
+        VOTES.log_joint(ANNOTATORS, {"votes": cast["votes"][:4]})
 
 
 def test_simulated_rows_hold_the_latents_which_are_not_read(components):
-    assert SIMULATED["z"].shape == (ITEMS,) and set(SIMULATED["z"]) == {0, 1, 2}
-    given = VOTES.simulate(ITEMS, seed=1, latents={**ANNOTATORS, "z": SIMULATED["z"][::-1]})
-    assert (given["z"] == SIMULATED["z"][::-1]).all()
+    assert simulated_votes()["z"].shape == (ITEMS,) and set(simulated_votes()["z"]) == {0, 1, 2}
+    given = VOTES.simulate(ITEMS, seed=1, latents={**ANNOTATORS, "z": simulated_votes()["z"][::-1]})
+    assert (given["z"] == simulated_votes()["z"][::-1]).all()
     again, rows = pickle.loads(pickle.dumps(components)), components.simulate(ROWS, seed=1)
     assert set(rows) == {"x", "t", "w", "z", "y"}
     close(again.log_joint(rows), components.log_joint({name: rows[name] for name in VALUES}), atol=1e-12)
@@ -279,6 +292,7 @@ def test_averages_of_latents_are_those_of_the_draws():
         assert found.paths is None and found.reordered == 0.0 and (found.standard_error < 0.05).all()
 
 
+@pytest.mark.slow  # states of draws are put in one order in every run
 def test_values_that_draws_may_swap_are_put_in_one_order():
     def swapped(n):
         mean = numpyro.sample("mean", dist.Normal(0, 5).expand([2]).to_event(1))
