@@ -7,7 +7,7 @@ import scipy.special
 from bayesgen.data import Rows, read_table, response_values
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, summaries_of_rows, with_moments
-from bayesgen.prediction import BMA, PlugIn, RowScores, Rule, scores_by, scores_without
+from bayesgen.prediction import BMA, LogScores, PlugIn, Rule, scores_by, scores_without
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
@@ -91,12 +91,12 @@ def stacking_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, 
     return weights / weights.sum()
 
 
-def held_out_scores(fit: Fit, X: Data, y: Values | None) -> RowScores:
+def held_out_scores(fit: Fit, X: Data, y: Values | None) -> LogScores:
     """Log scores of rows that the fit has not seen."""
     return scores_by(fit, _rule_of(fit), _scored_rows(fit, X, y))
 
 
-def cross_validated_scores(fit: Fit, X: Data, y: Values | None, folds: Int[np.ndarray, " n"]) -> RowScores:
+def cross_validated_scores(fit: Fit, X: Data, y: Values | None, folds: Int[np.ndarray, " n"]) -> LogScores:
     """Log scores of rows, each predicted from the other folds.
 
     Args:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PAIR = ["model", "method", "rule"]
 KEYS = [*PAIR, "size", "repeat"]
-Rows: TypeAlias = list[dict[str, Any]]
+Records: TypeAlias = list[dict[str, Any]]
 
 
 @by_content
@@ -281,7 +281,7 @@ def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
     return folder / "units"
 
 
-def _kept(path: Path | None, make: Callable[[], Rows]) -> Rows:
+def _kept(path: Path | None, make: Callable[[], Records]) -> Records:
     """The rows of a unit: from its file, or made now and written there, if there is a path."""
     if path is None:
         return make()
@@ -335,9 +335,9 @@ class _Experiment:
         refused = pd.Series([row["refused"] for row in rows], dtype=object)  # None stays None
         return pd.DataFrame(rows, columns=[*KEYS, *metrics, "seconds"]).astype(counts).assign(refused=refused)
 
-    def _unit(self, model: Any, method: Method, size: int) -> Rows:
+    def _unit(self, model: Any, method: Method, size: int) -> Records:
         """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
-        rows: Rows = []
+        rows: Records = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImpossibleRowsWarning)  # the table counts them
             options = {"method": method, "progress": False, **self.options}

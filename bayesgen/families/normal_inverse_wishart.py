@@ -269,8 +269,7 @@ class NormalInverseWishart(JointNormalFamily):
         The site of the covariance holds the inverse of its Cholesky factor, relative to one near it: `RelativeFactor`.
         Means are standardised by their covariance. So no factor is inverted where the density is evaluated.
         """
-        whitening = np.tril(np.linalg.inv(np.linalg.cholesky(parameters["covariance"])))
-        return self.replace(near=(parameters["mean"], whitening))
+        return self.replace(near=(parameters["mean"], inverse_lower(np.linalg.cholesky(parameters["covariance"]))))
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:

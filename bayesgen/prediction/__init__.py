@@ -9,7 +9,7 @@ from .averages import warn_of_few_draws as warn_of_few_draws
 from .batches import of_set as of_set
 from .bma import BMA
 from .conditional_average import ConditionalAverage
-from .left_out import RowScores as RowScores
+from .left_out import LogScores as LogScores
 from .left_out import refitted as refitted
 from .left_out import scores_by as scores_by
 from .left_out import scores_without as scores_without

@@ -32,7 +32,7 @@ from .rule import Rule
 FEW_FOLDS = 32  # whose fits take less time than compiling one function for all (0.3 to 1 s): `left_out` in benchmarks
 
 
-class RowScores(NamedTuple):
+class LogScores(NamedTuple):
     """Log scores of rows: log p(y | x); log p(x, y), NaN where x is not modelled; tail indices, if draws are weighted.
 
     Of rows without a label both scores are log p(x).
@@ -50,19 +50,19 @@ def table_by(fit: Fit, rule: Rule, rows: Rows) -> Float[np.ndarray, "n K"] | Non
     return fit.log_joint(rows, at=rule.closed_at)
 
 
-def scores_by(fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] | None = None) -> RowScores:
+def scores_by(fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] | None = None) -> LogScores:
     """Log scores of rows by a fit; y may be a number, and x given and not modelled. `table` is `table_by`, if known."""
     response, tails = fit.concrete.response, None
     if response is not None:
         answer = rule.respond(fit, response.without(rows))
         given_row = np.asarray(answer.log_density(response.values(rows)))
-        return RowScores(given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal))
+        return LogScores(given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal))
     table = table_by(fit, rule, rows) if table is None else table
     if table is None:
         prediction = rule.apply(fit, rows)
         marginal, tails = np.asarray(prediction.log_marginal)[:, None], prediction.pareto_k
         table = np.where(np.isneginf(marginal), -np.inf, prediction.log_probabilities + marginal)
-    return RowScores(*scores_of(table, None if rows.labels is None else np.asarray(rows.labels)), tails)
+    return LogScores(*scores_of(table, None if rows.labels is None else np.asarray(rows.labels)), tails)
 
 
 def scores_without(
@@ -72,7 +72,7 @@ def scores_without(
     folds: Int[np.ndarray, " n"],
     skipped: tuple[type[Exception], ...] = (),
     table: Float[np.ndarray, "n K"] | None = None,
-) -> RowScores:
+) -> LogScores:
     """Log scores of the rows of each fold by the fit of all others.
 
     Fits in closed form take the rows of the fold out of their statistics, all folds in one compiled call. Other fits,
@@ -90,7 +90,7 @@ def scores_without(
     if _is_closed(fit, rule, rows):
         of_others = _table_of_others(fit, rule, rows, table) if len(numbers) == rows.num_rows else None
         if of_others is not None:
-            return RowScores(*scores_of(of_others, np.asarray(rows.codes)))
+            return LogScores(*scores_of(of_others, np.asarray(rows.codes)))
         if len(numbers) > FEW_FOLDS:
             return _closed_scores(fit, rule, rows, folds)
     scores = np.full((3, rows.num_rows), np.nan)
@@ -100,7 +100,7 @@ def scores_without(
             rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
             given_row, joint, tails = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))
             scores[:, is_out] = given_row, joint, np.full(len(joint), np.nan) if tails is None else tails
-    return RowScores(*scores)
+    return LogScores(*scores)
 
 
 def refitted(fit: Fit, rows: Rows) -> Fit:
@@ -146,7 +146,7 @@ def _table_of_others(
     return table + np.log(counts / counts.sum(1, keepdims=True))
 
 
-def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> RowScores:
+def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> LogScores:
     """Scores of left-out rows, each fold taken out of the statistics of all rows; NaN of all other rows."""
     assert fit.summaries is not None and rule.closed_at is not None
     order = np.argsort(folds, kind="stable")[np.count_nonzero(folds < 0) :]
@@ -171,7 +171,7 @@ def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"
     codes = None if rows.labels is None else np.asarray(rows.labels)[order]
     scores = np.full((2, rows.num_rows), np.nan)
     scores[:, order] = np.where(is_unknown[fold], np.nan, scores_of(tables[fold, position], codes))
-    return RowScores(*scores)
+    return LogScores(*scores)
 
 
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))

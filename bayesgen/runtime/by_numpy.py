@@ -13,21 +13,22 @@ from bayesgen.typing import ArrayOrNumber
 
 from .jaxprs import Interpreter, Variable
 
-Value: TypeAlias = ArrayOrNumber  # keys are JAX arrays, too
-
 
 @final
-class ByNumPy(Interpreter[Value]):
-    """Evaluates functions of a few operations: compiling them would take longer than running them."""
+class ByNumPy(Interpreter[ArrayOrNumber]):
+    """Evaluates functions of a few operations: compiling them would take longer than running them.
 
-    def constant(self, value: Any, variable: Variable) -> Value:
+    Values are arrays of NumPy, but keys, which are JAX's.
+    """
+
+    def constant(self, value: Any, variable: Variable) -> ArrayOrNumber:
         return _as(value, variable)
 
-    def made(self, equation: JaxprEqn, operands: Sequence[Value]) -> Sequence[Value]:
+    def made(self, equation: JaxprEqn, operands: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
         return list(map(_as, _results(equation, operands), equation.outvars))
 
 
-def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
+def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
     name, parameters = equation.primitive.name, equation.params
     if name in _ELEMENTWISE:
         return [_ELEMENTWISE[name](*values)]
@@ -37,20 +38,20 @@ def _results(equation: JaxprEqn, values: Sequence[Value]) -> Sequence[Value]:
     return found if equation.primitive.multiple_results else [found]
 
 
-def _as(value: Any, variable: Variable) -> Value:
+def _as(value: Any, variable: Variable) -> ArrayOrNumber:
     """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
     dtype = variable.aval.dtype  # type: ignore[attr-defined]
     return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
 
 
-def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> Value:
+def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> ArrayOrNumber:
     """The quotient; of integers, rounded towards zero."""
     if numerator.dtype.kind == "f":
         return numerator / denominator
     return (numerator - np.fmod(numerator, denominator)) // denominator
 
 
-_ELEMENTWISE: Mapping[str, Callable[..., Value]] = {
+_ELEMENTWISE: Mapping[str, Callable[..., ArrayOrNumber]] = {
     "abs": np.abs,
     "add": np.add,
     "and": np.bitwise_and,
@@ -107,7 +108,7 @@ def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.inte
     return np.pad(x, [(int(low), int(high)) for low, high, _ in edges], constant_values=filling)
 
 
-def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> Value:
+def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> ArrayOrNumber:
     """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
     contracted, batches = dimension_numbers
     letters = iter(string.ascii_letters)
@@ -175,14 +176,14 @@ def _filling(dtype: np.dtype, stated: float | None) -> float:
 
 
 def _cumulative(function: Callable[..., np.ndarray]) -> "Rule":
-    def rule(values: Sequence[Value], parameters: Mapping[str, Any]) -> np.ndarray:
+    def rule(values: Sequence[ArrayOrNumber], parameters: Mapping[str, Any]) -> np.ndarray:
         (x,), axis = values, parameters["axis"]
         return np.flip(function(np.flip(x, axis), axis), axis) if parameters["reverse"] else function(x, axis)
 
     return rule
 
 
-def _reduction(function: Callable[..., Value]) -> "Rule":
+def _reduction(function: Callable[..., ArrayOrNumber]) -> "Rule":
     return lambda values, parameters: function(values[0], axis=tuple(parameters["axes"]))
 
 
