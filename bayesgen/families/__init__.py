@@ -4,6 +4,7 @@ from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
 from .base import OpenFamily as OpenFamily
 from .base import default_family as default_family
+from .base import hyperparameter_site as hyperparameter_site
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
 from .beta_bernoulli import BetaBernoulli
 from .counts import DirichletMultinomial, GammaPoisson

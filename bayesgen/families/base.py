@@ -349,14 +349,19 @@ def _named(family: Family, kind: type) -> list[str]:
     return names
 
 
+def hyperparameter_site(family: Family, block: str, name: str) -> str:
+    """The site of a drawn hyperparameter: `{block}_{name}`; `{block}_prior_{name}` where a parameter has its name."""
+    return f"{block}_prior_{name}" if name in family.parameter_axes() else f"{block}_{name}"
+
+
 def with_sampled_hyperparameters(family: FamilyType, name: str) -> FamilyType:
-    """The family with hyperparameters that are distributions replaced by draws at sites `{name}_{hyperparameter}`."""
+    """The family with draws in place of hyperparameters that are distributions, at sites of `hyperparameter_site`."""
     draws: dict[str, Any] = {}
     for key, value in family.hyperparameters.items():
         if isinstance(value, Family):
             draws[key] = with_sampled_hyperparameters(value, name)
         elif isinstance(value, dist.Distribution):
-            draws[key] = numpyro.sample(f"{name}_{key}", value)
+            draws[key] = numpyro.sample(hyperparameter_site(family, name, key), value)
     return family.replace(**draws) if draws else family
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
@@ -41,11 +42,16 @@ def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> F
 
 
 def check_scale(scale: Stated) -> None:
-    """Refuse a scale matrix that is not symmetric and positive definite. None, distributions and tracers pass."""
-    if not isinstance(scale, np.ndarray):
-        return
-    symmetric = scale.ndim >= 2 and np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
-    if not symmetric or (np.linalg.eigvalsh(scale) <= 0).any():
+    """Refuse a scale matrix that is not symmetric and positive definite, and a hyperprior whose draws are no matrices.
+
+    None passes, and of tracers only the shape is looked at.
+    """
+    shape: tuple[int, ...] = scale.shape() if isinstance(scale, dist.Distribution) else getattr(scale, "shape", ())
+    is_matrix = scale is None or (len(shape) >= 2 and shape[-1] == shape[-2])
+    if is_matrix and isinstance(scale, np.ndarray):
+        is_symmetric = np.allclose(scale, np.swapaxes(scale, -1, -2), rtol=1e-10)
+        is_matrix = is_symmetric and bool((np.linalg.eigvalsh(scale) > 0).all())
+    if not is_matrix:
         raise ModelError("NormalInverseWishart: scale must be a symmetric positive-definite matrix (D, D).")
 
 

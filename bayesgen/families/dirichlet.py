@@ -204,7 +204,7 @@ class DirichletFamily(Family, abc.ABC):
             return {"log_probs": namespace(table).log(table)}
 
     def sample_sites(self, name: str) -> ParameterTables:
-        """Sample `{name}_{parameter}`: draws of a concentration that is no table belong to the leading axes."""
-        value, length = self.concentration, self.batch_shape[-1]
-        value = value if value.ndim == len(self.batch_shape) or value.shape[-1:] == (length,) else value[..., None]
-        return DirichletTables(self._split(np.ones(self.batch_shape) * value)).sites(name)
+        """Sample `{name}_{parameter}`. A drawn concentration broadcasts to the table like a stated one."""
+        stated = {"concentration": self.concentration}
+        table = broadcast(type(self).__name__, self.batch_shape, **stated)["concentration"]
+        return DirichletTables(self._split(table)).sites(name)

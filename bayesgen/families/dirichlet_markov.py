@@ -27,7 +27,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Bool, Category, Float, Int, Re
 
 from .base import IncompleteFamily, ParameterTables, Traits, default_family, shown
 from .dirichlet import DirichletFamily, check_unique, shares
-from .hyperparameters import ANONYMOUS, Names, Scale, Stated, broadcast, check_counted
+from .hyperparameters import ANONYMOUS, Names, Scale, Stated, check_counted
 
 COLUMN = "data"
 
@@ -317,10 +317,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
                 "Declare the alphabet of a column once, by Schema(categories={column: symbols})."
             )
         of_classes = scale.batch_shape[: scale.num_classes is not None]
-        table = (*of_classes, self._contexts(length).size, length)
-        if isinstance(self.concentration, dist.Distribution):  # whose draws are arrays like others
-            broadcast("DirichletMarkov", table, concentration=np.empty(self.concentration.shape()))
-        return self._resolved(table[:-1], length)
+        return self._resolved((*of_classes, self._contexts(length).size), length)
 
     # --- closed forms ---------------------------------------------------------------------------------------------
 
@@ -394,11 +391,6 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     def traits(self) -> Traits:  # type: ignore[override]
         """The lengths of sequences, where they do not end by themselves, are a covariate."""
         return Traits(covariate=None if self.end else "length")
-
-    def sample_sites(self, name: str) -> ParameterTables:
-        """Sample `{name}_initial`, unless the order is 0, and `{name}_transition`."""
-        table = namespace(self.concentration).broadcast_to(self.concentration, self.batch_shape)
-        return super(DirichletMarkov, self.replace(concentration=table)).sample_sites(name)
 
     def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Real[Array, "*n"] | None = None

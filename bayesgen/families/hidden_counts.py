@@ -17,7 +17,7 @@ from bayesgen.runtime import LATENT_CELLS, chunks, pad, padded_size, placed
 from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .hyperparameters import Stated, as_number
+from .hyperparameters import Stated, as_number, broadcasts_to
 
 
 @record
@@ -265,8 +265,7 @@ def check_shape(name: str, concentration: Stated, shape: tuple[int, ...]) -> Non
     if isinstance(concentration, dist.Distribution):
         return
     stated = np.shape(as_number(concentration))
-    states = stated[-len(shape) :]
-    if any(size not in (1, wanted) for size, wanted in zip(reversed(states), reversed(shape), strict=False)):
+    if not broadcasts_to(stated[-len(shape) :], shape):
         raise ModelError(
             f"DirichletHiddenMarkov: the hyperparameter {name} has shape {stated}, and for {shape[-1]} states it is a "
             f"number, or an array of shape {shape}."

@@ -248,23 +248,31 @@ def as_number(value: Any) -> Any:
 
 
 def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str, Any]:
-    """Broadcast hyperparameters, under the names of the fields, to the shape of a table; distributions pass.
+    """Broadcast hyperparameters, under the names of the fields, to the shape of a table.
+
+    Distributions stay as they are: what is drawn of them broadcasts to the table in the same way.
 
     Raises:
         ModelError: the first that has another shape, by name.
     """
-    found = {}
+    tables = {}
     for name, value in values.items():
-        try:
-            is_array = isinstance(value, np.ndarray | jax.Array)
-            found[name] = namespace(value).broadcast_to(value, table) if is_array else value
-        except ValueError:
+        shape = value.shape() if isinstance(value, dist.Distribution) else np.shape(value)
+        if not broadcasts_to(shape, table):
             raise ModelError(
-                f"{family}: the hyperparameter {ARGUMENTS.get(name, name)} has shape {value.shape}, and {table} is "
+                f"{family}: the hyperparameter {ARGUMENTS.get(name, name)} has shape {shape}, and {table} is "
                 "wanted: classes where there are any, then columns (y is one where it is modelled together with "
                 "them), then axes of its own. Give a number, or an array that broadcasts to that shape."
-            ) from None
-    return found
+            )
+        is_open = value is None or isinstance(value, dist.Distribution)
+        tables[name] = value if is_open else namespace(value).broadcast_to(value, table)
+    return tables
+
+
+def broadcasts_to(shape: tuple[int, ...], table: tuple[int, ...]) -> bool:
+    """Whether an array broadcasts to a table, axes being matched from the last one."""
+    sizes = zip(reversed(shape), reversed(table), strict=False)
+    return len(shape) <= len(table) and all(size in (1, wanted) for size, wanted in sizes)
 
 
 def num_columns_of(family: str, **values: Any) -> int | None:

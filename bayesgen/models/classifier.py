@@ -8,7 +8,7 @@ import numpy as np
 
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
-from bayesgen.families import DirichletCategorical, Family, LinearNormalInverseGamma
+from bayesgen.families import DirichletCategorical, Family, LinearNormalInverseGamma, hyperparameter_site
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
 
@@ -111,7 +111,6 @@ def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> 
 
 def _sites(name: str, family: Family) -> set[str]:
     """Names of the sites of a block besides the attribute: parameters, hyperparameters and the covariate."""
-    suffixes = {*family.parameter_axes(), *family.coordinates, *family.hierarchical}
-    return {f"{name}_{suffix}" for suffix in suffixes} | (
-        {covariate_name(name, family.traits.covariate)} if family.traits.covariate else set()
-    )
+    sites = {f"{name}_{parameter}" for parameter in (*family.parameter_axes(), *family.coordinates)}
+    sites |= {hyperparameter_site(family, name, hyperparameter) for hyperparameter in family.hierarchical}
+    return sites | ({covariate_name(name, family.traits.covariate)} if family.traits.covariate else set())

@@ -13,7 +13,7 @@ from bayesgen.families import Family
 from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
 from bayesgen.records import record
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
-from bayesgen.typing import Array, Float, Values
+from bayesgen.typing import Shaped, Values
 
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
@@ -142,20 +142,14 @@ def _named(dependence: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{name}_dependence": value for name, value in dependence.items()}
 
 
-def _per_column(weights: Float[Array, "..."], axes: tuple[str, ...]) -> Float[np.ndarray, "..."]:
-    """Shape weights (..., D) of columns, or one for a block, like a parameter with these axes."""
-    weights = np.asarray(weights)
-    if "feature" not in axes or weights.ndim == 0:
-        return weights
-    class_axis = axes.index("feature")
-    trailing = len(axes) - class_axis - 1
-    leading = weights.shape[:-1] + (1,) * class_axis
-    return weights.reshape(*leading, weights.shape[-1], *(1,) * trailing)
+def _like(structure: Shaped[np.ndarray, "..."], axes: tuple[str, ...], joint: bool) -> Shaped[np.ndarray, "..."]:
+    """Shape choices like a parameter with these axes: (..., D) for columns, (...) for a block modelled jointly.
 
-
-def _like(structure: np.ndarray, axes: tuple[str, ...], joint: bool) -> np.ndarray:
-    """Shape the choice for columns, or for a joint block, like a parameter with these axes."""
-    return structure.reshape(structure.shape + (1,) * len(axes)) if joint else _per_column(structure, axes)
+    A parameter without an axis of columns is that of the only column of its block.
+    """
+    leading = structure.shape if joint else structure.shape[:-1]
+    sizes = [structure.shape[-1] if axis == "feature" and not joint else 1 for axis in axes]
+    return structure.reshape(*leading, *sizes)
 
 
 ALL_CLASSES = "all classes"

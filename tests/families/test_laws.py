@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+import re
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from oracles import CASES, CLASSES, COLUMNS, ROWS, VALUES
 
 import bayesgen.families
 from bayesgen.errors import BayesgenError, DataError, FitError, ModelError
-from bayesgen.families import BetaBernoulli, Names
+from bayesgen.families import BetaBernoulli, Names, NormalInverseWishart, Scale, with_sampled_hyperparameters
 from bayesgen.runtime import Traced
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -107,6 +108,50 @@ def test_distributions_as_hyperparameters_are_equal_by_content():
     one, other, third = (BetaBernoulli(dist.Gamma(shape, 1.0), 2.0) for shape in (1.0, 1.0, 3.0))
     assert one == other != third and hash(one) == hash(other)
     assert one != BetaBernoulli(dist.LogNormal(1.0, 1.0), 2.0)
+
+
+def priors(family, values):
+    """Log prior densities of the sites' values, in the program of a table whose hyperpriors are drawn."""
+
+    def log_probs(values):
+        model = handlers.seed(lambda: with_sampled_hyperparameters(family, "b").sample_sites("b"), 0)
+        sites = handlers.trace(handlers.substitute(model, values)).get_trace()
+        return [sites[name]["fn"].log_prob(value) for name, value in values.items()]
+
+    with jax.enable_x64(True):
+        return [np.sum(log_prob) for log_prob in Traced.of(log_probs, values)(values)]
+
+
+@some_cases
+def test_draws_of_hyperpriors_broadcast_like_arrays_and_other_shapes_are_refused_alike(name, rng):
+    """There are as many classes as columns or values: nothing is guessed from lengths that coincide."""
+    case = CASES[name]
+    scale = Scale(case.values if case.columns == 1 else case.columns, case.columns, case.values)
+    table = case.family.resolve(scale)
+    model = handlers.seed(lambda: table.sample_sites("b"), 0)
+    with jax.enable_x64(True):
+        sites = handlers.trace(model).get_trace()
+    values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
+    for key, array in table.hyperparameters.items():
+        if key in ("edges", "tails"):
+            continue
+        for dropped in range(array.ndim):
+            part = array[(0,) * dropped]
+            if key == "scale" and part.ndim < 2 and isinstance(case.family, NormalInverseWishart):
+                continue  # refused, see below
+            stated, drawn = ({key: value} for value in (part, dist.Delta(part, event_dim=part.ndim)))
+            families = [case.family.replace(**each).resolve(scale) for each in (stated, drawn)]
+            close(*(priors(family, values) for family in families), rtol=1e-12, err_msg=key)
+        for shape in ((array.shape[-1] + 1,), (2, *array.shape)):
+            for value in (np.full(shape, 7.0), dist.Gamma(2.0, 1.0).expand(shape)):
+                with pytest.raises(BayesgenError, match=re.escape(str(shape)) + "|length"):
+                    case.family.replace(**{key: value}).resolve(scale)
+
+
+def test_hyperpriors_of_scale_matrices_that_are_no_matrices_are_refused():
+    for shape in ((), (3,), (2, 3)):
+        with pytest.raises(ModelError, match="symmetric positive-definite matrix"):
+            NormalInverseWishart(scale=dist.Gamma(2.0, 1.0).expand(shape))
 
 
 @every_case

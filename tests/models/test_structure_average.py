@@ -22,7 +22,13 @@ def columns(rng, codes):
         "yes": rng.random(len(codes)) < 0.3 + 0.3 * codes,
         "food": np.asarray(["leaves", "meat", "roots"])[rng.integers(0, 3, len(codes))],
         "visits": rng.poisson(1.0 + 2 * codes),
+        "word": np.asarray(["".join(rng.choice(["a", "b"], size, p=[p, 1 - p])) for size, p in _lengths(rng, codes)]),
     }
+
+
+def _lengths(rng, codes):
+    """The length of each word, and how often it has an a."""
+    return zip(rng.integers(1, 6, len(codes)), 0.3 + 0.4 * codes, strict=True)
 
 
 FAMILIES = {
@@ -31,12 +37,15 @@ FAMILIES = {
     "yes": bg.BetaBernoulli(1.7, 2.6),
     "food": bg.DirichletCategorical([1.4, 0.7, 2.0]),
     "visits": bg.GammaPoisson(2.2, 0.6),
+    "word": bg.DirichletMarkov(1, 0.7, symbols="ab"),  # a column whose parameters have no axis of columns
 }
 
 
 def as_numbers(X):
+    """The columns as their families take them alone: numbers, and words as they are."""
     food = {"leaves": 0, "meat": 1, "roots": 2}
-    return {k: np.asarray([food[v] for v in x] if k == "food" else x, float) for k, x in X.items()}
+    numbers = {k: np.asarray([food[v] for v in x] if k == "food" else x, float) for k, x in X.items() if k != "word"}
+    return numbers | {k: x for k, x in X.items() if k == "word"}
 
 
 def pairs(names, values):
@@ -189,6 +198,15 @@ def test_draws_average_to_the_predictive_class_conditional(data):
     close((draws[0, :, 0] == draws[0, :, 1]).mean(0), 1 - p, atol=0.04)
 
 
+@pytest.mark.parametrize("num_draws", [1, 2, 3])  # as many as classes or symbols, too
+def test_draws_have_the_shapes_of_parameters_and_switch_with_the_structure(fit, num_draws):
+    draws = fit.draws(num_draws, seed=5)
+    assert {k: x.shape for k, x in draws.items()} == {k: (num_draws, *x.shape) for k, x in fit.parameters.items()}
+    initial, depends = draws["word_initial"], draws["word_dependence"]
+    np.testing.assert_array_equal((initial[:, 0] != initial[:, 1]).all(-1), depends[:, 0] == 1)
+    assert len(fit.summary()) == sum(np.size(x) for x in fit.parameters.values())
+
+
 def test_the_export_holds_draws_of_structures_and_parameters(fit):
     tree = fit.to_datatree(num_draws=500, seed=2)
     posterior = tree["posterior"]
@@ -204,7 +222,7 @@ def test_the_export_holds_draws_of_structures_and_parameters(fit):
 
 
 def test_simulated_rows_follow_the_classes(fit):
-    rows = fit.simulate_sites(11, seed=4)
+    rows = fit.simulate_sites(11, seed=4, word_length=np.arange(1, 12))
     assert rows["y"].shape == (11,) and set(rows["y"]) <= {0, 1}
     assert rows["real"].shape == (11, 1)
 
