@@ -4,7 +4,7 @@ from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical
 from .category_values import as_category, category_array, labelled, named_classes, with_category
 from .chunks import is_chunked, naming_origin, read_chunk, read_tables, row_chunks, warn_of_unknown
-from .columns import PositionalNames, as_array, as_weights, check_index
+from .columns import PositionalNames, as_array, as_weights, check_index, numbers_of_objects, type_of_objects
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
 from .lone_rows import lone_rows
@@ -88,6 +88,7 @@ __all__ = [
     "lone_rows",
     "named_classes",
     "naming_origin",
+    "numbers_of_objects",
     "padded_symbols",
     "read_chunk",
     "read_table",
@@ -104,6 +105,7 @@ __all__ = [
     "steps_of",
     "successive_rows",
     "transformer_input",
+    "type_of_objects",
     "uniform_kind",
     "warn_of_unknown",
     "whole_numbers",

@@ -141,6 +141,26 @@ def as_array(values: Values, what: str, *, takes_lists: bool = False) -> np.ndar
     return array
 
 
+def type_of_objects(array: np.ndarray) -> str:
+    """The type of the objects in an array as pandas calls it, such as "string" or "floating"; without missing ones."""
+    import pandas as pd
+
+    return pd.api.types.infer_dtype(array.ravel(), skipna=True)
+
+
+def numbers_of_objects(array: np.ndarray) -> np.ndarray:
+    """Objects that are all numbers, or truth values, as such, NaN where they are missing; other arrays as they are."""
+    import pandas as pd
+
+    kind = type_of_objects(array) if array.dtype.kind == "O" else ""
+    if kind not in ("boolean", "integer", "floating", "mixed-integer-float", "decimal", "empty"):
+        return array
+    missing = np.asarray(pd.isna(array))
+    if missing.any() or kind == "decimal":
+        return np.where(missing, np.nan, array).astype(float)
+    return np.asarray(array.tolist())
+
+
 def _unmasked(value: Values, what: str) -> Values | None:
     """A row, or a cell, without mask."""
     if value is np.ma.masked:
@@ -165,7 +185,7 @@ def as_weights(sample_weight: Values | None, num_rows: int, name: str = "sample_
     """
     if sample_weight is None:
         return None
-    weights = as_array(sample_weight, name)
+    weights = numbers_of_objects(as_array(sample_weight, name))
     if weights.shape != (num_rows,):
         raise DataError(f"{name} has shape {weights.shape}, and the data have {num_rows} rows. Give one weight a row.")
     if weights.dtype.kind not in "biuf":

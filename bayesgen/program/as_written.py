@@ -6,7 +6,7 @@ dropped, and the sites are drawn; covariates are the function's; whole numbers t
 
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -110,7 +110,12 @@ class Written(NamedTuple):
 
 
 def as_written(
-    model: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any], rows: str | None, label: str | None
+    model: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    rows: str | None,
+    label: str | None,
+    constants: Collection[str] = (),
 ) -> Written:
     """A model as a function of a number of rows, as its arguments show it. Inside float64.
 
@@ -119,7 +124,7 @@ def as_written(
     """
     template, given = arguments_by_name(model, args, kwargs)
     call = Call(model, template)
-    study = Study(call, given, rows)
+    study = Study(call, given, rows, constants)
     if label is not None and label not in study.observed:
         raise ModelError(
             f"The label {label!r} is no observed site of the model, whose observed sites are {[*study.observed]}: name "

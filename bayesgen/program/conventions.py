@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
@@ -79,6 +80,13 @@ def log_prob(message: Message) -> Float[Array, "..."]:
     """Log probability of a site's value, scale and mask honoured, elementwise over its batch axes."""
     log_probs = message["fn"].log_prob(message["value"])
     return log_probs if message["scale"] is None else message["scale"] * log_probs
+
+
+def as_codes(message: Message) -> Message:
+    """A site with values of a discrete distribution as whole numbers, as NumPyro takes them; 0 where missing."""
+    if not message["fn"].support.is_discrete:
+        return message
+    return {**message, "value": jnp.nan_to_num(message["value"]).astype(int)}
 
 
 def base_support(support: Constraint) -> Constraint:

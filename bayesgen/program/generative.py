@@ -179,14 +179,16 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         label: str | None = None,
         rows: str | None = None,
         classes: int | Iterable[Any] | None = None,
+        constants: str | Iterable[str] = (),
         **kwargs: Any,
     ) -> "GenerativeProgram":
         """The program of a NumPyro model as it is written, with `obs=`.
 
         The model is run with its arguments, as `numpyro.infer.MCMC.run` runs it, and with one row more. The values of
-        its observed sites are attributes (or the label), arrays with an axis of rows that are not observed are
-        covariates, whole numbers that count the rows are n, and all other arguments are constants. Discrete latents of
-        each row are summed out.
+        its observed sites are attributes (or the label). Arrays that are as long as the data along an axis, the first
+        such one, and are not observed are covariates; a whole number that is the number of rows is n, if the model
+        cannot be run with a row more otherwise; all other arguments are constants. Discrete latents of each row are
+        summed out.
 
         Args:
             model: any NumPyro model with `obs=`.
@@ -196,6 +198,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
                 first axis of all of them.
             classes: the labels in the order of the values 0 to K - 1 of a label site of classes; these values by
                 default.
+            constants: names of arguments that do not follow the rows though they are as long: hyperparameters of as
+                many groups as there are rows, say.
 
         Raises:
             ModelError: a model whose rows cannot be told, that mixes them, or that breaks a convention.
@@ -214,8 +218,9 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         >>> program.read(np.array([2.0]))
         ({'x': array([2.])}, None)
         """
+        constants = (constants,) if isinstance(constants, str) else tuple(constants)
         with jax.enable_x64(True):
-            written = as_written(model, args, kwargs, rows, label)
+            written = as_written(model, args, kwargs, rows, label, constants)
         stated = classes if classes is not None or label is None else written.num_classes.get(label)
         program = cls(written.function, label=label, classes=stated, local=written.function.local)
         return program.of_covariates(written.columns)
@@ -226,7 +231,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         Values that are None, as those to be predicted, are left out; labels are None if they are.
 
         Raises:
-            DataError: arguments that the program was not made for; see `from_model`.
+            DataError: arguments that the program was not made for, see `from_model`; values of a label that are none of
+                its classes.
         """
         if not isinstance(self.function, AsWritten):
             raise ModelError(
@@ -237,8 +243,21 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             values, covariates = self.function.read(args, kwargs)
         labels = values.pop(self.label or self.response_site or "", None)
         if self.label is not None and labels is not None and self.classes != tuple(range(self.num_classes)):
-            labels = category_array((*self.classes, None))[np.where(np.isnan(labels), -1, labels).astype(int)]
+            labels = self._named(labels)
         return {**values, **covariates}, labels
+
+    def _named(self, values: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+        """The names of the classes of a label site's values; None where these are missing."""
+        missing = np.isnan(values)
+        wrong = ~missing & ~np.isin(values, range(self.num_classes))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"The label {self.label!r} has {values[row]} in row {row}, and its values are 0 to "
+                f"{self.num_classes - 1}, of the classes {quote_some(self.classes)}: correct it, or make it NaN where "
+                "the label is not known."
+            )
+        return category_array((*self.classes, None))[np.where(missing, -1, values).astype(int)]
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled and copied: the fields. What was found out about the program is found again."""

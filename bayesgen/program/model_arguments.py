@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
+from bayesgen.data import as_array, numbers_of_objects, type_of_objects
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.typing import Array, Shaped
@@ -19,13 +20,13 @@ from bayesgen.typing import Array, Shaped
 from .conventions import signature_of
 from .numpy_reads import Reading
 
-OURS = ("label", "rows", "classes")  # keyword-only arguments of `GenerativeProgram.from_model`
+OURS = ("label", "rows", "classes", "constants")  # keyword-only arguments of `GenerativeProgram.from_model`
 
 Leaves = Mapping[str, Any]  # arguments, and parts of arguments that are containers, by name
 
 
 class Text(NamedTuple):
-    """A column of text or of categories, as indices of its categories."""
+    """A column of text or of categories, as indices of its categories; NaN where it is missing."""
 
     codes: Shaped[np.ndarray, " n"]
     categories: tuple[Any, ...]
@@ -35,33 +36,40 @@ class Text(NamedTuple):
         """The indices of a column, among its own categories unless these are given.
 
         Raises:
-            DataError: a row without a category, or of one that is not among those given.
+            DataError: a row of a category that is not among those given.
         """
         import pandas as pd
 
         known = pd.Categorical(values).categories if categories is None else pd.Index(categories)
-        codes = known.get_indexer(pd.Index(np.asarray(values, object)))
-        if (codes < 0).any():
-            row = int(np.argmax(codes < 0))
-            among = f", and those of training are {quote_some(categories)}" if categories else ""
+        cells = as_array(values, f"The argument {name!r}").astype(object)
+        codes, missing = np.asarray(known.get_indexer(pd.Index(cells)), np.int64), np.asarray(pd.isna(cells))
+        if (unknown := (codes < 0) & ~missing).any():
+            row = int(np.argmax(unknown))
             raise DataError(
-                f"The argument {name!r} has {str(np.asarray(values, object)[row])!r} in row {row}{among}: give "
-                "every row its category."
+                f"The argument {name!r} has {str(cells[row])!r} in row {row}, and those of training are "
+                f"{quote_some(known)}: give every row its category."
             )
-        return cls(np.asarray(codes, np.int64), tuple(known))
+        return cls(np.where(missing, np.nan, codes) if missing.any() else codes, tuple(known))
 
 
 def is_text(value: Any) -> bool:
     """Whether an argument is a column of text or of categories."""
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype):
-        return dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(cell, str) for cell in value))
+        return dtype.kind == "U" or (dtype.kind == "O" and type_of_objects(np.ma.getdata(value)) == "string")
     return str(dtype) in ("category", "str", "string") and hasattr(value, "to_numpy")
 
 
-def _is_whole(value: Any) -> bool:
+def _cells(name: str, value: Any) -> np.ndarray:
+    """A column as an array; of numbers among objects, NaN where they are missing."""
+    return numbers_of_objects(as_array(value, f"The argument {name!r}"))
+
+
+def _is_leaf(value: Any) -> bool:
     """Whether a container is one argument: a list of cells, or a distribution."""
-    is_cells = isinstance(value, list) and all(isinstance(cell, str | int | float) for cell in value)
+    from pandas.api.types import is_scalar
+
+    is_cells = isinstance(value, list) and all(is_scalar(cell) or cell is np.ma.masked for cell in value)
     return value is None or is_cells or isinstance(value, dist.Distribution)
 
 
@@ -95,17 +103,18 @@ def _taken_apart(name: str, value: Any, leaves: dict[str, Any]) -> Any:
     """An argument with names in place of its leaves, which are noted; mappings keep their order."""
     if type(value) is dict:
         return {key: _taken_apart(f"{name}.{key}" if name else key, part, leaves) for key, part in value.items()}
-    paths, tree = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_whole)
+    paths, tree = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_leaf)
     names = [f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}" if path else name for path, _ in paths]
     leaves |= {of_leaf: _column(of_leaf, leaf) for of_leaf, (_, leaf) in zip(names, paths, strict=True)}
     return jax.tree.unflatten(tree, names)
 
 
 def _column(name: str, value: Any) -> Any:
-    """A column of numbers as an array; other values as they are."""
+    """A column as an array, but one of text or of categories; other values as they are."""
     if hasattr(value, "columns"):
         raise ModelError(f"The argument {name!r} is a frame: let the model take arrays, model(df['x'].to_numpy()).")
-    return value.to_numpy() if hasattr(value, "to_numpy") and not is_text(value) else value
+    is_column = hasattr(value, "to_numpy") or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return _cells(name, value) if is_column and not is_text(value) else value
 
 
 def is_array(value: Any) -> bool:
@@ -119,9 +128,9 @@ def with_columns(leaves: Leaves) -> tuple[Leaves, dict[str, Text]]:
     A list, or text, is a column if an array of numbers is as long; others are constants, such as names of columns.
     """
     lengths = {len(value) for value in leaves.values() if is_array(value)}
-    lengths = lengths or {len(value) for value in leaves.values() if isinstance(value, list)}
+    lengths = lengths or {len(value) for value in leaves.values() if isinstance(value, list) or is_text(value)}
     lists = {name for name, value in leaves.items() if isinstance(value, list) and len(value) in lengths}
-    arrays = {name: np.asarray(value) if name in lists else value for name, value in leaves.items()}
+    arrays = {name: _cells(name, value) if name in lists else value for name, value in leaves.items()}
     texts = {name: Text.of(name, value) for name, value in arrays.items() if is_text(value) and len(value) in lengths}
     return {**arrays, **{name: text.codes for name, text in texts.items()}}, texts
 
@@ -218,9 +227,9 @@ class Rows(Leaf):
 
     def rows_of(self, name: str, value: Any) -> Shaped[np.ndarray, "n ..."]:
         """The rows of an argument, text as indices of the categories of training."""
-        cells = value if self.categories is None else Text.of(name, value, self.categories).codes
+        cells = _cells(name, value) if self.categories is None else Text.of(name, value, self.categories).codes
         if np.ndim(cells) != 1 + len(self.row_shape):
             raise DataError(
                 f"The argument {name!r} has {np.ndim(cells)} axes, and {1 + len(self.row_shape)} in training."
             )
-        return np.moveaxis(np.asarray(cells), self.axis, 0)
+        return np.moveaxis(cells, self.axis, 0)

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites
 from .conventions import (
     Message,
     Trace,
+    as_codes,
     in_plate,
     is_drawn,
     is_factor,
@@ -125,7 +126,7 @@ class Call:
             trace = arbitrary_sites(model, 1, {}, numbers)
             runs.append((trace, observations))
             made = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
-            log_probs = {} if are_drawn else {name: log_prob(trace[name]) for name in observations.values}
+            log_probs = {} if are_drawn else {name: log_prob(as_codes(trace[name])) for name in observations.values}
             return Found(dict(observations.values), log_probs, made)
 
         numbers = jax.ShapeDtypeStruct((NUMBERS_OF_A_RUN,), jnp.result_type(float))
@@ -147,13 +148,17 @@ class RowAxis:
     plate: str | None = None
 
     def size(self, message: Message) -> int:
-        """The number of rows of an observed site."""
-        batch = message["fn"].batch_shape
-        return batch[self.of(message)] if len(batch) >= -self.axis else 0
+        """The number of rows of an observed site: the size of their plate, where the model has one."""
+        sizes = [frame.size for frame in message["cond_indep_stack"] if frame.name == self.plate]
+        return (sizes or message["fn"].batch_shape[self.of(message) :] or (0,))[0]
 
     def of(self, message: Message) -> int:
         """The axis in the batch shape of a site: without a plate, the first one."""
         return self.axis if self.plate is not None else -len(message["fn"].batch_shape)
+
+    def position(self, message: Message) -> int:
+        """The axis of the rows of a site's value."""
+        return len(message["fn"].batch_shape) + self.of(message)
 
     def first(self, message: Message, array: Any, event_dim: int) -> Any:
         """An array of a site's shape with the rows first."""
@@ -195,15 +200,6 @@ def _row_axis(observed: Mapping[str, Message], rows: str | None) -> RowAxis:
     )
 
 
-def _assignments(options: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    """Choices of one option each, those of first options first."""
-    first = {name: several[0] for name, several in options.items()}
-    for number in range(len(options) + 1):
-        for names in itertools.combinations(options, number):
-            for others in itertools.product(*(options[name][1:] for name in names)):
-                yield first | dict(zip(names, others, strict=True))
-
-
 def _resized(value: Any, axis: int | None, size: int) -> Any:
     """The shape of an array, or a whole number, with another number of rows."""
     if np.ndim(value) == 0:
@@ -217,15 +213,17 @@ def _resized(value: Any, axis: int | None, size: int) -> Any:
 class Study:
     """What a model's arguments are, seen by running it with them, with a row more, and with a row changed."""
 
-    def __init__(self, call: Call, leaves: Leaves, rows: str | None) -> None:
-        self.call, self.given = call, leaves
-        self.leaves, texts = with_columns(leaves)
+    def __init__(self, call: Call, leaves: Leaves, rows: str | None, constants: Collection[str] = ()) -> None:
+        self.call, self.given, self.constants = call, leaves, constants
+        self._check_constants()
+        columns, texts = with_columns({name: value for name, value in leaves.items() if name not in constants})
+        self.leaves = {**leaves, **columns}
         self.categories = {name: text.categories for name, text in texts.items()}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
         self._check_observed()
         self.rows = _row_axis(self.observed, rows)
         self.size = self.rows.size(next(iter(self.observed.values())))
-        arrays = {name: np.asarray(value) for name, value in self.leaves.items() if is_array(value)}
+        arrays = {name: np.asarray(value) for name, value in columns.items() if is_array(value)}
         self.arrays = {name: as_number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
         self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
@@ -248,31 +246,68 @@ class Study:
                 "model as a data-free program, GenerativeProgram(function)."
             )
 
+    def _check_constants(self) -> None:
+        if unknown := [name for name in self.constants if name not in self.given]:
+            raise ModelError(
+                f"constants= names {unknown[0]!r}, and the arguments of the model are {quote_some(self.given)}: name "
+                "some of them."
+            )
+
     def _axes(self) -> tuple[dict[str, int | None], Trace]:
-        """The axis of the rows of each array, and 0 for each whole number that is their number; and a larger run."""
-        options: dict[str, tuple[Any, ...]] = {}
-        for name, value in self.leaves.items():
-            if name in self.arrays:
-                axes = tuple(axis for axis, size in enumerate(self.arrays[name].shape) if size == self.size)
-                options |= {name: (*axes, None)} if axes else {}
-            elif isinstance(value, int | np.integer) and not isinstance(value, bool) and value == self.size:
-                options[name] = (None, 0)
-        problem: Exception | None = None
-        for chosen in itertools.islice(_assignments(options), 64):
-            try:
-                larger = self._resized(chosen, self.size + 1)
-            except (TypeError, ValueError, IndexError, AssertionError) as error:  # of what the model calls
-                problem = problem or error
-                continue
-            sizes = {self.rows.size(message) for message in larger.observed.values()}
-            if sizes == {self.size + 1} and larger.observed.keys() == self.observed.keys():
-                return chosen, larger.trace
+        """The axis of the rows of each array, and 0 for each whole number that is their number; and a larger run.
+
+        Whole numbers follow the rows only if the model cannot be run with a row more otherwise, and no more of them
+        than have to.
+        """
+        axes = {name: self._axis_of(name, array.shape) for name, array in self.arrays.items()}
+        counting = [name for name, value in self.leaves.items() if self._is_number_of_rows(name, value)]
+        larger, problem = self._larger(axes)
+        if larger is None and counting:
+            axes |= dict.fromkeys(counting, 0)
+            larger, problem = self._larger(axes)
+            for name in counting if larger is not None and len(counting) > 1 else ():
+                fewer, _ = self._larger(axes | {name: None})
+                axes, larger = (axes | {name: None}, fewer) if fewer is not None else (axes, larger)
+        if larger is not None:
+            return axes, larger.trace
         self._check_separate(_all_of(self.sources.values) - {"numbers"})
+        following = [name for name, axis in axes.items() if axis is not None]
         raise ModelError(
-            f"The model cannot be run with a row more than the {self.size} that it is given"
-            f"{f' ({problem})' if problem else ''}. Let all that belongs to rows come from its arguments (what NumPy "
-            "computes of them inside the model stays as it is in training), and give the plate of the rows, rows=..., "
-            "if another one is meant."
+            f"The model cannot be run with a row more than the {self.size} that it is given{problem}. Let all that "
+            "belongs to rows come from its arguments (what NumPy computes of them inside the model stays as it is in "
+            "training), and give the plate of the rows, rows=..., if another one is meant."
+            f"{self._constants_instead(following)}"
+        )
+
+    def _axis_of(self, name: str, shape: tuple[int, ...]) -> int | None:
+        """The axis of the rows of an array: that of the observed value that it is, or else the first of its length."""
+        for site, message in self.observed.items():
+            if name in self.sources.values[site] and jnp.shape(message["value"]) == shape:
+                return self.rows.position(message)
+        return next((axis for axis, size in enumerate(shape) if size == self.size), None)
+
+    def _is_number_of_rows(self, name: str, value: Any) -> bool:
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return is_whole and value == self.size and name not in self.constants
+
+    def _larger(self, axes: Mapping[str, int | None]) -> tuple[Run | None, str]:
+        """The model run with a row more; or None, and the error in parentheses if there is one."""
+        try:
+            larger = self._resized(axes, self.size + 1)
+        except (TypeError, ValueError, IndexError, AssertionError) as error:  # of what the model calls
+            return None, f" ({error})"
+        sizes = {self.rows.size(message) for message in larger.observed.values()}
+        is_larger = sizes == {self.size + 1} and larger.observed.keys() == self.observed.keys()
+        return (larger if is_larger else None), ""
+
+    def _constants_instead(self, names: Collection[str]) -> str:
+        """A remedy where some of these arguments that follow the rows may be constants of their length."""
+        doubtful = sorted(set(names) - _all_of(self.sources.values))
+        if not doubtful:
+            return ""
+        return (
+            f" If {' or '.join(map(repr, doubtful))} is as long as the data and yet constant, say so: "
+            f"constants=({doubtful[0]!r},)."
         )
 
     def _resized(self, axes: Mapping[str, int | None], size: int, *, are_drawn: bool = True) -> Run:
@@ -300,16 +335,22 @@ class Study:
                     "GenerativeProgram(function)."
                 )
             if self.rows.plate is not None and not in_plate(message, self.rows.plate):
+                entering = _all_of(self.sources.distributions[name])
                 raise ModelError(
                     f"The site {name!r} is a latent of each row, and it is not in their plate {self.rows.plate!r}: "
-                    "sample it there."
+                    f"sample it there.{self._constants_instead(entering & self.following or self.following)}"
                 )
             self.local.append(name)
 
     @property
+    def following(self) -> frozenset[str]:
+        """The arguments that follow the rows."""
+        return frozenset(name for name, axis in self.axes.items() if axis is not None)
+
+    @property
     def feeding(self) -> frozenset[str]:
         """The arrays with rows that observed values are made of."""
-        return frozenset(name for name in _all_of(self.sources.values) if self.axes.get(name) is not None)
+        return _all_of(self.sources.values) & self.following
 
     def _check_sources(self) -> None:
         for name, sources in self.sources.values.items():
@@ -337,21 +378,24 @@ class Study:
         if size < 2:
             return
         _, observed, found = self._resized(self.axes, size, are_drawn=False)
-        few = {name: _rows(value, self.axes.get(name), np.arange(size)) for name, value in self.arrays.items()}
+        few = {  # rows of several arguments, as new rows may have them: an index of its own row is that of another one
+            name: _rows(value, self.axes[name], np.roll(np.arange(size), shift))
+            for shift, (name, value) in enumerate(self.arrays.items(), 1)
+        }
         numbers, feeding = arbitrary_numbers(0), self.feeding
         for name, axis in self.axes.items():
             if name not in few or axis is None:
                 continue
             of_site = found.only(operator.attrgetter("values" if name in feeding else "log_probs"))
-            before, after = (of_site(numbers, {**few, name: value}) for value in (few[name], _changed(few[name], axis)))
-            for site, message in observed.items():
+            before, *after = (of_site(numbers, {**few, name: v}) for v in (few[name], *_changed(few[name], axis)))
+            for (site, message), changed in itertools.product(observed.items(), after):
                 event_dim = message["fn"].event_dim if name in feeding else 0
-                first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, after))
+                first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, changed))
                 if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
                     raise ModelError(
                         f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "
                         f"{site!r} in other rows, as x - x.mean() does. Compute it before, x - mean, with a mean that "
-                        "stays the same for new rows."
+                        f"stays the same for new rows.{self._constants_instead({name})}"
                     )
 
     def leaf(self, name: str) -> Leaf:
@@ -380,9 +424,22 @@ def _rows(value: np.ndarray, axis: int | None, rows: Any) -> np.ndarray:
     return value if axis is None else np.take(value, rows, axis)
 
 
-def _changed(value: np.ndarray, axis: int) -> np.ndarray:
-    """An array whose first row is another row, or another value if all rows are the same."""
-    rows = np.moveaxis(np.array(value), axis, 0)
-    others = np.flatnonzero((rows != rows[:1]).reshape(len(rows), -1).any(1))
-    rows[0] = rows[others[0]] if len(others) else ~rows[0] if rows.dtype.kind == "b" else rows[0] + 1
-    return np.moveaxis(rows, 0, axis)
+def _changed(value: np.ndarray, axis: int) -> list[np.ndarray]:
+    """Arrays with another first row: another row, numbers above all others, and numbers below all others."""
+    rows = np.moveaxis(value, axis, 0)
+    differing = np.flatnonzero((rows != rows[:1]).reshape(len(rows), -1).any(1))
+    is_truth = rows.dtype.kind == "b"
+    another = rows[differing[0]] if len(differing) else ~rows[0] if is_truth else rows[0] + 1
+    arrays = []
+    for first in (another, *(() if is_truth else _beyond(rows))):
+        changed = np.array(rows)
+        changed[0] = first
+        arrays.append(np.moveaxis(changed, 0, axis))
+    return arrays
+
+
+def _beyond(values: np.ndarray) -> tuple[float, float]:
+    """A number above all values, and one below."""
+    limits: Any = (np.iinfo if values.dtype.kind in "iu" else np.finfo)(values.dtype)
+    highest, lowest = np.nanmax(values, initial=0).item(), np.nanmin(values, initial=0).item()
+    return min(highest + 1, limits.max), max(lowest - 1, limits.min)

@@ -8,12 +8,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Shaped
 
-_READING = (np.unique, np.max, np.min, np.amax, np.amin, np.bincount)
+_OF_AXES = {"axis", "keepdims", "dtype"}
+_OPTIONS = {"reduce": _OF_AXES | {"initial", "where"}, "accumulate": _OF_AXES - {"keepdims"}}  # that JAX has, by method
 
 
 class Reading:
@@ -40,39 +43,75 @@ class Reading:
 
     def shown(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
         """The values, read by NumPy and Python as the training values: a tracer of another class, or a view."""
+        is_of_whole_numbers = self.values.dtype.kind in "iub"
         if isinstance(values, np.ndarray) or not hasattr(values, "_trace"):
-            return np.asarray(values).view(_class_of(np.ndarray, self))
-        kind = next(kind for kind in type(values).__mro__ if not hasattr(kind, "reading"))
-        values.__class__ = _class_of(kind, self)
+            view = np.asarray(values).view(_class_of(np.ndarray, is_of_whole_numbers))
+            view.reading = self  # of itself alone, and not of what is computed of it
+            return view
+        kind = _kind_of(values)
+        values.__class__ = type(
+            "ReadByNumPy", (_class_of(kind, is_of_whole_numbers),), {"__slots__": (), "reading": self}
+        )
+        return values
+
+    def computed(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        """What NumPy's functions have made of the values: a tracer that they take, too."""
+        values.__class__ = type("ComputedByNumPy", (_kind_of(values),), _COMPUTING | {"reading": self})
         return values
 
 
-@functools.lru_cache(maxsize=256)
-def _class_of(kind: Any, reading: Reading) -> Any:
+def _kind_of(tracer: Any) -> Any:
+    """The class of a tracer that JAX has made."""
+    return next(kind for kind in type(tracer).__mro__ if not hasattr(kind, "__array_ufunc__"))
+
+
+@functools.cache
+def _class_of(kind: Any, is_of_whole_numbers: bool) -> Any:
     """The class of arrays, or of tracers, that are read as the training values."""
-    members: dict[str, Any] = {"__slots__": (), "reading": reading, "tolist": lambda array: reading.read().tolist()}
-    if reading.values.dtype.kind in "iub":  # of real numbers, these are statistics of the rows that are there
-        members |= {"max": _method(reading, np.ndarray.max), "min": _method(reading, np.ndarray.min)}
-        members["__iter__"] = lambda array: iter(reading.read())
+    # of real numbers, the largest one is that of the rows that are there
+    names = ("tolist", "max", "min", "__iter__") if is_of_whole_numbers else ("tolist",)
+    members = {name: _of_training(kind, name) for name in names}
     if kind is np.ndarray:
-        members["__array_function__"] = _array_function
-    else:
-        members |= {"__array__": _method(reading, np.asarray), "__array_ufunc__": _array_ufunc}
-    return type("ReadByNumPy", (kind,), members)
+        return type("ViewReadByNumPy", (kind,), members | {"__array_function__": _array_function})
+    reading_of_all = {"__array__": lambda array, dtype=None, copy=None: np.array(array.reading.read(), dtype)}
+    return type("TracerReadByNumPy", (kind,), members | _COMPUTING | reading_of_all)
 
 
-def _method(reading: Reading, method: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda array, *args, **kwargs: method(reading.read(), *(a for a in args if a is not None))
+def _of_training(kind: Any, name: str) -> Callable[..., Any]:
+    """A method of all training values; where arguments say of which axis or cells, of the rows that are there."""
+
+    def method(array: Any, *args: Any, **kwargs: Any) -> Any:
+        is_of_all = hasattr(array, "reading") and all(argument is None for argument in (*args, *kwargs.values()))
+        return getattr(array.reading.read(), name)() if is_of_all else getattr(kind, name)(array, *args, **kwargs)
+
+    return method
 
 
 def _array_ufunc(array: Any, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    """The function of the same name in JAX, of the rows that are there: `np.log(x)`."""
+    """The same of JAX, of the rows that are there: `np.log(x)`, `np.subtract.outer(x, knots)`.
+
+    Raises:
+        ModelError: functions, methods and options that JAX does not have.
+    """
     array.reading.was_computed_with = True
-    return getattr(jnp, ufunc.__name__)(*inputs, **options)
+    function = getattr(jnp, ufunc.__name__, None) if getattr(np, ufunc.__name__, None) is ufunc else None
+    function = function if method == "__call__" else getattr(function, method, None)
+    if function is None or method == "at" or options.keys() - _OPTIONS.get(method, set()):
+        shown = ", ".join(("...", *(f"{option}=..." for option in options)))
+        called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        raise ModelError(
+            f"The model calls {called}({shown}) of NumPy with an argument that has rows, and JAX has no such function "
+            "or option: compute it by jax.numpy or jax.scipy, or outside of the model."
+        )
+    return jax.tree.map(array.reading.computed, function(*inputs, **options))
+
+
+_COMPUTING = {"__slots__": (), "__array_ufunc__": _array_ufunc}
 
 
 def _array_function(array: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    if function in _READING:
-        args = [getattr(arg, "reading").read() if hasattr(arg, "reading") else arg for arg in args]  # noqa: B009
-        return function(*args, **kwargs)
-    return np.ndarray.__array_function__(array, function, types, args, kwargs)
+    """What NumPy makes of a tracer: a method of arrays, `np.mean(x)`, or else a function of the training values."""
+    if not hasattr(array, "reading") or hasattr(jax.Array, function.__name__):
+        return np.ndarray.__array_function__(array, function, types, args, kwargs)
+    args, kwargs = jax.tree.map(lambda part: part.reading.read() if hasattr(part, "reading") else part, (args, kwargs))
+    return function(*args, **kwargs)

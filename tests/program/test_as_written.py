@@ -1,6 +1,7 @@
 """NumPyro models with `obs=` as programs: `GenerativeProgram.from_model` and `read`."""
 
 import functools
+import inspect
 import pathlib
 import pickle
 
@@ -189,6 +190,79 @@ def test_the_rows_are_the_plate_that_is_named():
         GenerativeProgram.from_model(columns, X.T)
     with pytest.raises(ModelError, match=r"rows='columns' is no plate that all observed sites, 'value', stand in"):
         GenerativeProgram.from_model(columns, X.T, rows="columns")
+
+
+def groups_with_priors(group, prior_mean, y=None):
+    with numpyro.plate("groups", len(prior_mean)):
+        effect = numpyro.sample("effect", dist.Normal(prior_mean, 1))
+    with numpyro.plate("data", len(group)):
+        numpyro.sample("y", dist.Normal(effect[group], 0.5), obs=y)
+
+
+def groups_without_plates(group, prior_mean, y=None):
+    effect = numpyro.sample("effect", dist.Normal(prior_mean, 1))
+    numpyro.sample("y", dist.Normal(effect[group], 0.5), obs=y)
+
+
+def slopes_with_scales(X, prior_scale, y=None):
+    slopes = numpyro.sample("effect", dist.Normal(0, prior_scale))
+    numpyro.sample("y", dist.Normal((X * slopes).sum(1), 0.5), obs=y)
+
+
+@pytest.mark.parametrize("num_rows", [6, 7])
+@pytest.mark.parametrize(
+    "model, sentence",
+    [
+        (groups_with_priors, "'effect' is a latent of each row, and it is not in their plate"),
+        (groups_without_plates, "mixes the rows of the argument"),
+        (slopes_with_scales, "cannot be run with a row more"),
+    ],
+)
+def test_constants_may_be_as_long_as_the_data(model, sentence, num_rows):
+    """Which arguments they are is said, and the refusal says how."""
+    random, prior = np.random.default_rng(1), np.arange(1.0, 7)
+    first = random.normal(size=(num_rows, 6)) if model is slopes_with_scales else np.arange(num_rows) % 6
+    args = first, prior, random.normal(size=num_rows)
+    if num_rows == 6:
+        with pytest.raises(ModelError, match=rf"{sentence}.*constants=\('"):
+            GenerativeProgram.from_model(model, *args, label="y")
+    constant = list(inspect.signature(model).parameters)[1]
+    program = GenerativeProgram.from_model(model, *args, label="y", constants=constant)
+    assert program.latents == ("effect",) and not program.local
+    latents = {"effect": prior + 0.3}
+    with jax.enable_x64(True):
+        expected = jax.jit(lambda latents: log_density(model, args, {}, latents)[0])(latents)
+    np.testing.assert_allclose(program.log_density(latents, *program.read(*args)), expected, rtol=1e-10)
+
+
+def test_names_of_constants_are_those_of_arguments():
+    with pytest.raises(ModelError, match="constants= names 'prior', and the arguments of the model are 'X', 'y'"):
+        GenerativeProgram.from_model(linear, X, Y, constants=("prior",))
+
+
+def test_one_row_is_counted_by_one():
+    """And another number that is 1 stays as it is."""
+
+    def model(n, scale, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(mean, scale), obs=y)
+
+    program = GenerativeProgram.from_model(model, 1, 1, np.array([1.3]))
+    rows, _ = program.read(3, 1, np.array([0.5, 1.0, -1.0]))
+    expected = scipy.stats.norm(0.2, 1).logpdf(rows["y"]).sum() + scipy.stats.norm.logpdf(0.2)
+    np.testing.assert_allclose(program.log_density({"mean": 0.2}, rows), expected)
+
+
+def test_rows_of_a_square_table_are_those_of_their_plate():
+    def columns(values):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("column", values.shape[0], dim=-2), numpyro.plate("data", values.shape[1]):
+            numpyro.sample("value", dist.Normal(mean, 1), obs=values)
+
+    table = np.arange(9.0).reshape(3, 3)
+    program = GenerativeProgram.from_model(columns, table, rows="data")
+    np.testing.assert_array_equal(program.read(table)[0]["value"], table.T)
 
 
 # --- latents of each row ------------------------------------------------------------------------------------------
