@@ -87,9 +87,9 @@ class BMA(Rule):
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Probabilities of hidden states, averaged over draws with weights p(x, y = k | Q)."""
-        answer = dataclasses.replace(self, entropy_draws=0).apply(fit, rows)
+        answer = dataclasses.replace(self, entropy_draws=0).answer(fit, rows)
         if answer.pareto_k is not None:
-            warn_of_few_draws(answer.pareto_k, answer.is_robust)
+            warn_of_few_draws(answer.pareto_k, getattr(answer, "is_robust", None))
         return states_of_draws(fit, rows, site, lengths, True, answer)
 
     def averages_draws(self, fit: Fit) -> bool:

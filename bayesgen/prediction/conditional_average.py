@@ -48,4 +48,4 @@ class ConditionalAverage(Rule):
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Probabilities of hidden states, averaged over draws of equal weights."""
-        return states_of_draws(fit, rows, site, lengths, False, self.apply(fit, rows))
+        return states_of_draws(fit, rows, site, lengths, False, self.answer(fit, rows))

@@ -10,11 +10,21 @@ from bayesgen.data import PADDING, Rows
 from bayesgen.errors import ImpossibleRowsWarning, LabelSwitchingWarning, warn
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import MATCHED_ROWS, At, ProcessPosterior, chains_joined, matching_orders
-from bayesgen.program import WHOLE, are_exchangeable, average_states, log_states_of_draws, shape_of_states, states_at
-from bayesgen.runtime import TABLE_CELLS, chunks, in_batches
+from bayesgen.predictives import GridPredictive
+from bayesgen.program import (
+    WHOLE,
+    ResponseValues,
+    are_exchangeable,
+    average_states,
+    log_states_of_draws,
+    shape_of_states,
+    states_at,
+)
+from bayesgen.runtime import TABLE_CELLS, chunks, in_batches, padded_size
 from bayesgen.typing import Bool, Float, Int
 
-from .answers import ClassPrediction
+from .answers import ClassPrediction, ContinuousPrediction
+from .responses import GRID_ROWS, DrawnProcesses, OneProcess, support_of
 
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
 
@@ -22,7 +32,12 @@ Latents = Mapping[str, np.ndarray]
 
 
 def states_of_process(
-    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], at: At, answer: ClassPrediction
+    fit: Fit,
+    rows: Rows,
+    site: str,
+    lengths: Int[np.ndarray, " n"],
+    at: At,
+    answer: ClassPrediction | ContinuousPrediction,
 ) -> HiddenStates:
     """Probabilities of states, and most probable paths, at one process.
 
@@ -39,12 +54,24 @@ def states_of_process(
         _warn_of_reordered(fit, rows, site)
     parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
     latents = fit.program.latents_of(parameters)
-    probabilities, paths = states_at(fit.program, latents, rows, site, lengths)
+    parts = []
+    for places in chunks(rows.num_rows, _rows_at_once(fit, rows.num_rows)) or [slice(0, 0)]:
+        part, response = rows.take(places), None
+        if _hides_response(fit) and part.num_rows:
+            process = OneProcess(fit, at)
+            response = _response_values(process.quadrature(part, support_of(fit, part))[1], process.response.site)
+        parts.append(states_at(fit.program, latents, part, site, lengths[places], response))
+    probabilities, paths = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, paths)
 
 
 def states_of_draws(
-    fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"], weighted: bool, answer: ClassPrediction
+    fit: Fit,
+    rows: Rows,
+    site: str,
+    lengths: Int[np.ndarray, " n"],
+    weighted: bool,
+    answer: ClassPrediction | ContinuousPrediction,
 ) -> HiddenStates:
     """Probabilities of states averaged over the draws of a fit, their states in one order.
 
@@ -57,10 +84,10 @@ def states_of_draws(
     orders = _orders(fit, chains_joined(batches), pivot, rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
-    for places in chunks(rows.num_rows, max(1, TABLE_CELLS // per_row)) or [slice(0, 0)]:
+    for places in chunks(rows.num_rows, _rows_at_once(fit, max(1, TABLE_CELLS // per_row))) or [slice(0, 0)]:
         part = rows.take(places)
-        weights = _weights(fit, part, len(orders), weighted)
-        parts.append(average_states(fit.program, batches, part, site, weights, orders))
+        weights, response = _weights(fit, part, len(orders), weighted)
+        parts.append(average_states(fit.program, batches, part, site, weights, orders, response))
     probabilities, error = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, None, error, _share_reordered(orders))
 
@@ -72,13 +99,43 @@ def _batches_of(fit: Fit) -> tuple[dict[str, np.ndarray], int]:
     return in_batches(fit.posterior.draws(1, jax.random.key(0))), int(energies.argmin())
 
 
-def _weights(fit: Fit, rows: Rows, num_draws: int, weighted: bool) -> Float[np.ndarray, "n draws K"]:
-    """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where every draw makes it impossible."""
+def _hides_response(fit: Fit) -> bool:
+    """Whether attributes of new rows depend on a response that is not known."""
+    return fit.concrete.response is not None and fit.concrete.response.is_parent
+
+
+def _rows_at_once(fit: Fit, most: int) -> int:
+    return min(most, GRID_ROWS) if _hides_response(fit) else most
+
+
+def _response_values(grid: GridPredictive, site: str) -> ResponseValues:
+    """Values and weights by which an unknown response is integrated out: the nodes of a quadrature, as many a row."""
+    rows, values, log_weights = map(np.concatenate, zip(*grid.nodes(GRID_ROWS), strict=True))
+    first = np.searchsorted(rows, np.arange(grid.num_rows))
+    counts = np.diff(first, append=len(rows))[:, None]
+    places = np.arange(padded_size(int(counts.max(initial=1))))
+    nodes = first[:, None] + np.minimum(places, counts - 1)
+    return ResponseValues(site, values[nodes], np.where(places < counts, log_weights[nodes], -np.inf))
+
+
+def _weights(
+    fit: Fit, rows: Rows, num_draws: int, weighted: bool
+) -> tuple[Float[np.ndarray, "n draws K"], ResponseValues | None]:
+    """Weights of draws, which sum to 1: equal ones, or by p(x, y = k | Q), NaN where every draw makes it impossible.
+
+    Also the values by which a response is integrated out, where attributes depend on it.
+    """
+    response, table = None, None
+    if _hides_response(fit) and rows.num_rows:
+        draws = DrawnProcesses.of(fit, weighted)
+        _, grid = draws.quadrature(rows, support_of(fit, rows))
+        response, table = _response_values(grid, draws.response.site), draws.moments(rows, grid)[0].T[..., None]
     if not weighted:
-        return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws)
-    table = fit.reduce_draws(rows, WHOLE)[0]["log_joint"]
+        return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws), response
+    if table is None:
+        table = fit.reduce_draws(rows, WHOLE)[0]["log_joint"]
     with np.errstate(invalid="ignore"):
-        return np.asarray(scipy.special.softmax(table, axis=1))
+        return np.asarray(scipy.special.softmax(table, axis=1)), response
 
 
 def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
@@ -114,11 +171,13 @@ def _simulated(
     num_rows = num_classes * max(2, -(-MATCHED_ROWS // num_steps))
     given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
     given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
-    simulated = fit.program.simulate(num_rows, latents=process, **given)
-    label = fit.program.label
+    simulated, response = fit.program.simulate(num_rows, latents=process, **given), fit.concrete.response
+    read, label = fit.read(simulated), fit.program.label
+    if response is not None:
+        read = response.put(read, simulated[response.site])
     if label is None:
-        return fit.read(simulated), np.zeros(num_rows, int)
-    return fit.read(simulated), np.argmax(fit.classes == np.asarray(simulated[label])[:, None], axis=1)
+        return read, np.zeros(num_rows, int)
+    return read, np.argmax(fit.classes == np.asarray(simulated[label])[:, None], axis=1)
 
 
 def _places(
@@ -156,14 +215,15 @@ def _hidden_states(
     fit: Fit,
     lengths: Int[np.ndarray, " n"],
     site: str,
-    answer: ClassPrediction,
+    answer: ClassPrediction | ContinuousPrediction,
     probabilities: Float[np.ndarray, "n K T S"],
     paths: Int[np.ndarray, "n K T"] | None,
     error: Float[np.ndarray, "n K T S"] | None = None,
     moved: float | None = None,
 ) -> HiddenStates:
     """The hidden states up to the ends of sequences, without the axis of classes where there are none."""
-    impossible = int(np.isneginf(answer.log_marginal).sum())
+    log_marginal = np.zeros(len(lengths)) if answer.log_marginal is None else answer.log_marginal
+    impossible = int(np.isneginf(log_marginal).sum())
     if impossible:
         warn(
             f"{impossible} of {len(lengths)} sequences are impossible, so their states are NaN. Fit with MAP() under "
@@ -180,7 +240,7 @@ def _hidden_states(
         np.asarray(shown(probabilities)),
         shown(paths),
         lengths,
-        answer.log_marginal,
+        log_marginal,
         fit.classes,
         shown(error),
         answer.pareto_k,

@@ -47,7 +47,7 @@ class PlugIn(Rule):
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Smoothed probabilities of hidden states at the process, and the most probable paths."""
-        return states_of_process(fit, rows, site, lengths, self.at, self.apply(fit, rows))
+        return states_of_process(fit, rows, site, lengths, self.at, self.answer(fit, rows))
 
     def remedy(self, fit: Fit) -> str:
         if fit.posterior.is_point:

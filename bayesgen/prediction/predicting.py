@@ -103,12 +103,12 @@ def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | Cont
 
     Fits that predict by other fits register their own function.
     """
-    num_classes, ask = len(fit.classes), rule.apply if fit.concrete.response is None else rule.respond
+    num_classes = len(fit.classes)
     num_tables = 8 if rule.averages_draws(fit) else 1  # of log-joints: means, errors and intermediate tables
     numbers_per_row = num_tables * max(1, num_classes)
     if fit.concrete.response is not None:
         numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
-    prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: ask(fit, fit.rows_of(part))))
+    prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part))))
     prediction = dataclasses.replace(prediction, device=used(), index=table.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)

@@ -134,6 +134,10 @@ class Processes(abc.ABC):
     def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
         """The prediction by log joints alone, normalised by quadrature."""
 
+    @abc.abstractmethod
+    def quadrature(self, rows: Rows, support: Support) -> "tuple[LogMeanJoint, GridPredictive]":
+        """The mean joint of rows, and its integrals over y."""
+
     @property
     def response(self) -> Response:
         """The response of the fit."""
@@ -274,9 +278,12 @@ class OneProcess(Processes):
         found = find()
         return None if found is None else ContinuousPrediction(found[0], None if found[1] is None else found[1][0])
 
-    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
+    def quadrature(self, rows: Rows, support: Support) -> tuple[LogMeanJoint, GridPredictive]:
         joint = LogMeanJoint.weighted(self, rows)
-        grid = joint.grid(support)
+        return joint, joint.grid(support)
+
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
+        joint, grid = self.quadrature(rows, support)
         return ContinuousPrediction(
             joint.kept(grid), None if self.response.is_only_attribute(rows) else grid.log_normalizer
         )
@@ -341,18 +348,21 @@ class DrawnProcesses(Processes):
             log_marginals = np.zeros((self.num_processes, num_rows))
         return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
 
-    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
-        """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
+    def quadrature(self, rows: Rows, support: Support) -> tuple[LogMeanJoint, GridPredictive]:
         joint = LogMeanJoint.weighted(self, rows)
         grid = joint.grid(support)
-        log_marginals, means = self._moments(rows, grid)
         for _ in range(0 if self.is_weighted else 2):  # panels that also suit draws of low p(x | Q)
-            joint = LogMeanJoint(self, rows, log_marginals)
+            joint = LogMeanJoint(self, rows, self.moments(rows, grid)[0])
             grid = joint.grid(support)
-            log_marginals, means = self._moments(rows, grid)
+        return joint, grid
+
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
+        """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
+        joint, grid = self.quadrature(rows, support)
+        log_marginals, means = self.moments(rows, grid)
         return self._averaged(joint.kept(grid), means, self.if_modelled(rows, log_marginals))
 
-    def _moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
+    def moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
         """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
         log_marginals, means = np.empty((2, self.num_processes, rows.num_rows))
         for places, values, log_weights in grid.nodes(self.rows_at_once // 2):

@@ -33,6 +33,10 @@ class Rule(abc.ABC):
         """The distribution of the continuous label of rows, as `fit.read` gives them."""
         raise PredictionError(f"{type(self).__name__} answers by classes, and this fit has a continuous label.")
 
+    def answer(self, fit: Fit, rows: Rows) -> ClassPrediction | ContinuousPrediction:
+        """The prediction of rows, as `fit.read` gives them: of their classes, or of their continuous label."""
+        return self.apply(fit, rows) if fit.concrete.response is None else self.respond(fit, rows)
+
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """The hidden states of sequences of these lengths: see `Fit.states`."""
         raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")

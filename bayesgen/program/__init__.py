@@ -16,6 +16,7 @@ from .density import (
 from .evaluation import at_free, free_of, saturated_sites
 from .generative import GenerativeProgram
 from .hidden_states import (
+    ResponseValues,
     are_exchangeable,
     average_states,
     log_states_of_draws,
@@ -61,6 +62,7 @@ __all__ = [
     "Recipe",
     "Reduction",
     "Response",
+    "ResponseValues",
     "WithRowLatents",
     "are_exchangeable",
     "at_free",

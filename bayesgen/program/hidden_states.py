@@ -1,5 +1,6 @@
 """Smoothed hidden states of sequences, at one process or averaged over many. Chunked over rows and draws."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows
+from bayesgen.records import record, static
 from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
@@ -18,6 +20,26 @@ from .evaluation import evaluate_classes
 from .joint import known_latents, log_joint_of, ratio_of_batches
 from .marginal import joint_table
 from .structure import Arrays, Program
+
+
+@record
+class ResponseValues:
+    """Values of the unknown response of rows, and their weights in sums that integrate it out.
+
+    Attributes:
+        site: of the response.
+        values: of each row.
+        log_weights: of these values; -inf where a row has fewer.
+    """
+
+    site: str = static()
+    values: Float[Array, "n m"]
+    log_weights: Float[Array, "n m"]
+
+    def put(self, rows: Rows, values: Float[Array, " n"]) -> Rows:
+        """The rows with one value each. Traceable."""
+        observed = {name: mask for name, mask in rows.observed.items() if name != self.site}
+        return dataclasses.replace(rows, values=rows.values | {self.site: values}, observed=observed)
 
 
 def sites_with_states(program: Program) -> tuple[str, ...]:
@@ -35,7 +57,12 @@ def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) ->
 
 
 def states_at(
-    program: Program, latents: Arrays, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]
+    program: Program,
+    latents: Arrays,
+    rows: Rows,
+    site: str,
+    lengths: Int[np.ndarray, " n"],
+    response: ResponseValues | None = None,
 ) -> tuple[Float[np.ndarray, "n K T S"], Int[np.ndarray, "n K T"]]:
     """Smoothed probabilities of the states at each time step, and most probable paths, under each class.
 
@@ -45,15 +72,16 @@ def states_at(
         rows: the data.
         site: the site with hidden states.
         lengths: number of time steps of each sequence, missing ones included.
+        response: its values, by which it is integrated out; None where nothing depends on it, or it is known.
     """
 
-    def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"]]) -> tuple[Array, Array]:
+    def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"], ResponseValues | None]) -> tuple[Array, Array]:
         return _states(program, known, *part, site=site)
 
     known = known_latents(program, latents)
     size = _rows_at_once(program, known, rows, site, 1)
     with jax.enable_x64(True), placed(_work(program, known, rows, site, 1)):
-        return over_chunks(of_chunk, (rows, lengths), rows.num_rows, size)
+        return over_chunks(of_chunk, (rows, lengths, response), rows.num_rows, size)
 
 
 def average_states(
@@ -63,6 +91,7 @@ def average_states(
     site: str,
     weights: Float[np.ndarray, "n draws K"],
     orders: Int[np.ndarray, "draws K S"],
+    response: ResponseValues | None = None,
 ) -> tuple[Float[np.ndarray, "n K T S"], Float[np.ndarray, "n K T S"]]:
     """Smoothed probabilities of the states, averaged over draws with weights for each row and class, and their errors.
 
@@ -73,18 +102,19 @@ def average_states(
         site: the site with hidden states.
         weights: of the draws, batch by batch; they sum to 1.
         orders: orders[s, k, j], the state of draw s that is the j-th of class k.
+        response: as above.
     """
     known = known_latents(program, batches)
     first = {name: value[0, 0] for name, value in known.items()}
     num_batches, num_draws = next(iter(known.values())).shape[:2]
     of_batches = orders.reshape(num_batches, num_draws, *orders.shape[1:])
 
-    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"]]) -> tuple[Array, Array]:
+    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"], ResponseValues | None]) -> tuple[Array, Array]:
         return _averaged(program, known, of_batches, *part, site=site)
 
     size = _rows_at_once(program, first, rows, site, num_draws)
     with jax.enable_x64(True), placed(_work(program, first, rows, site, num_draws)):
-        return over_chunks(of_chunk, (rows, weights), rows.num_rows, size)
+        return over_chunks(of_chunk, (rows, weights, response), rows.num_rows, size)
 
 
 def log_states_of_draws(
@@ -108,9 +138,11 @@ def log_states_of_draws(
         return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
 
 
-def _smoothed(program: Program, latents: Arrays, rows: Rows, site: str) -> Float[Array, "n K T S"]:
+def _smoothed(
+    program: Program, latents: Arrays, rows: Rows, site: str, response: ResponseValues | None = None
+) -> Float[Array, "n K T S"]:
     if site in program.local:
-        shares = jax.nn.softmax(_local_table(program, latents, rows), axis=2)
+        shares = jax.nn.softmax(_local_table(program, latents, rows, response), axis=2)
         return jnp.einsum("nkj,jts->nkts", shares, jax.nn.one_hot(*_joint_states(program, site), dtype=shares.dtype))
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     assert isinstance(conditional.likelihood, StatesLikelihood)
@@ -125,9 +157,23 @@ def _joint_states(program: Program, site: str) -> tuple[Int[np.ndarray, "J T"], 
     return cells - values.start, len(values)
 
 
-def _local_table(program: Program, latents: Arrays, rows: Rows) -> Float[Array, "n K J"]:
-    """Log probability of the joint values of local latents and of what depends on them, under each class."""
-    return joint_table(program, latents, rows, program.plan.rowwise)
+def _local_table(
+    program: Program, latents: Arrays, rows: Rows, response: ResponseValues | None
+) -> Float[Array, "n K J"]:
+    """Log probability of the joint values of local latents and of what depends on them, under each class.
+
+    An unknown response is integrated out, with all that depends on it.
+    """
+    if response is None:
+        return joint_table(program, latents, rows, program.plan.rowwise)
+
+    def add(total: jax.Array, node: tuple[Array, Array]) -> tuple[jax.Array, None]:
+        values, log_weights = node
+        table = joint_table(program, latents, response.put(rows, values), program.row_sites)
+        return jnp.logaddexp(total, table + log_weights[:, None, None]), None
+
+    start = jnp.full((rows.num_rows, program.num_classes, program.structure.num_joint_values), -jnp.inf)
+    return jax.lax.scan(add, start, (response.values.T, response.log_weights.T))[0]
 
 
 _smoothing = OwnedJit(_smoothed, static_argnames="site")
@@ -135,11 +181,17 @@ _smoothing = OwnedJit(_smoothed, static_argnames="site")
 
 @functools.partial(OwnedJit, static_argnames="site")
 def _states(
-    program: Program, latents: Arrays, rows: Rows, lengths: Int[Array, " n"], *, site: str
+    program: Program,
+    latents: Arrays,
+    rows: Rows,
+    lengths: Int[Array, " n"],
+    response: ResponseValues | None,
+    *,
+    site: str,
 ) -> tuple[Float[Array, "n K T S"], Int[Array, "n K T"]]:
     if site in program.local:
-        best = _local_table(program, latents, rows).argmax(2)
-        return _smoothed(program, latents, rows, site), jnp.asarray(_joint_states(program, site)[0])[best]
+        best = _local_table(program, latents, rows, response).argmax(2)
+        return _smoothed(program, latents, rows, site, response), jnp.asarray(_joint_states(program, site)[0])[best]
     conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
     likelihood, values, observed = conditional.likelihood, rows.values[site], rows.observed.get(site)
     assert isinstance(likelihood, StatesLikelihood)
@@ -154,6 +206,7 @@ def _averaged(
     orders: Int[Array, "batches b K S"],
     rows: Rows,
     weights: Float[Array, "n draws K"],
+    response: ResponseValues | None,
     *,
     site: str,
 ) -> tuple[Float[Array, "n K T S"], Float[Array, "n K T S"]]:
@@ -163,7 +216,7 @@ def _averaged(
 
     def of_batch(batch: tuple[Arrays, Array, Array]) -> tuple[Array, Array]:
         draws, of_draws, shares = batch
-        return _weighed(program, draws, of_draws, shares, rows, site), shares.sum(0)[..., None, None]
+        return _weighed(program, draws, of_draws, shares, rows, site, response), shares.sum(0)[..., None, None]
 
     return ratio_of_batches(*jax.lax.map(of_batch, (batches, orders, weights)))
 
@@ -175,9 +228,10 @@ def _weighed(
     weights: Float[Array, "b n K"],
     rows: Rows,
     site: str,
+    response: ResponseValues | None,
 ) -> Float[Array, "n K T S"]:
     """The weighted sum over draws; NaN where a draw with positive weight makes a row impossible."""
-    states = jax.vmap(lambda latents: _smoothed(program, latents, rows, site))(draws)
+    states = jax.vmap(lambda latents: _smoothed(program, latents, rows, site, response))(draws)
     in_order = jnp.take_along_axis(states, orders[:, None, :, None, :], axis=-1)
     in_order = jnp.where((states > 0).any(-1, keepdims=True), in_order, jnp.nan)
     shares = weights[..., None, None]

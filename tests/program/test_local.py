@@ -358,3 +358,105 @@ def test_other_programs_have_no_local_latents():
     fit = bg.fit(bg.NaiveBayes(), [[1.0], [2.0], [7.0]], ["a", "a", "b"], method=bg.Exact())
     with pytest.raises(ModelError, match="NaiveBayes has no discrete latents of its rows"):
         fit.local([[1.0]], rule=bg.PlugIn())
+
+
+# A label that is a number, on which attributes or latents depend, and which new rows lack.
+
+
+def shifted(n):
+    slope = numpyro.sample("slope", dist.Normal(1.0, 1.0))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Normal(2.0, 1.0))
+        z = numpyro.sample("z", dist.Bernoulli(0.4))
+        numpyro.sample("x", dist.Normal(slope * y + 3 * z, 0.5))
+
+
+def switched(n):
+    slope = numpyro.sample("slope", dist.Normal(1.0, 1.0))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Normal(0.5, 2.0))
+        z = numpyro.sample("z", dist.Bernoulli(logits=slope * y))
+        numpyro.sample("x", dist.Normal(3.0 * z, 1.0))
+
+
+def counted(n):
+    slope = numpyro.sample("slope", dist.Normal(1.0, 1.0))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Poisson(1.5))
+        z = numpyro.sample("z", dist.Bernoulli(0.4))
+        numpyro.sample("x", dist.Normal(slope * y + 3 * z, 0.5))
+
+
+REALS, COUNTS = np.linspace(-14, 16, 6001), np.arange(60)
+NEW = np.array([-1.0, 1.0, 3.0, 4.0, 7.0])
+
+
+def sum_over_response(y, log_weights, log_z, log_x):
+    """log p(x, z | slope) of new rows, (n, 2), by a sum over y."""
+    return np.stack([scipy.special.logsumexp(log_weights + log_z[z] + log_x(y, z), axis=1) for z in (0, 1)], axis=1)
+
+
+def shifted_table(slope):
+    weights, prior = scipy.stats.norm(2, 1).logpdf(REALS) + np.log(np.diff(REALS)[0]), np.log([0.6, 0.4])
+    return sum_over_response(
+        REALS, weights, prior, lambda y, z: scipy.stats.norm(slope * y + 3 * z, 0.5).logpdf(NEW[:, None])
+    )
+
+
+def switched_table(slope):
+    weights = scipy.stats.norm(0.5, 2).logpdf(REALS) + np.log(np.diff(REALS)[0])
+    prior = [scipy.special.log_expit(sign * slope * REALS) for sign in (-1, 1)]
+    return sum_over_response(REALS, weights, prior, lambda y, z: scipy.stats.norm(3 * z, 1).logpdf(NEW[:, None]))
+
+
+def counted_table(slope):
+    weights, prior = scipy.stats.poisson(1.5).logpmf(COUNTS), np.log([0.6, 0.4])
+    return sum_over_response(
+        COUNTS, weights, prior, lambda y, z: scipy.stats.norm(slope * y + 3 * z, 0.5).logpdf(NEW[:, None])
+    )
+
+
+UNKNOWN_NUMBERS = {"an attribute": (shifted, shifted_table), "the latent": (switched, switched_table)}
+UNKNOWN_NUMBERS |= {"an attribute, of counts": (counted, counted_table)}
+
+
+SLOPES = np.random.default_rng(1).normal(1.0, 0.1, (4, 25))
+
+
+@functools.cache
+def with_unknown_numbers(name):
+    """A fit with draws of the slope, and log p(x, z | slope) of each."""
+    function, table_of = UNKNOWN_NUMBERS[name]
+    program = bg.GenerativeProgram(function, local="z")
+    problem = prepare(program, {"x": np.arange(4.0)}, np.arange(4.0))
+    draws = Draws(problem.program, {"slope": SLOPES}, {"slope": SLOPES}, {"potential_energy": np.zeros((4, 25))})
+    return problem.result(bg.NUTS(), draws), np.stack([table_of(slope) for slope in SLOPES.ravel()])
+
+
+def expected_states(rule, name):
+    """The probabilities of z, and the table for log p(x), by the meaning of the rule."""
+    joint = with_unknown_numbers(name)[1]
+    if isinstance(rule, bg.PlugIn):
+        joint = UNKNOWN_NUMBERS[name][1](SLOPES.mean())[None]
+    shares, log_marginals = scipy.special.softmax(joint, axis=2), scipy.special.logsumexp(joint, axis=2)
+    weights = scipy.special.softmax(log_marginals * isinstance(rule, bg.BMA), axis=0)
+    return (weights[..., None] * shares).sum(0), log_marginals
+
+
+RULES_OF_NUMBERS = [(bg.BMA(), "an attribute, of counts")] + [
+    pytest.param(rule, name, marks=pytest.mark.slow)
+    for rule in (bg.PlugIn(), bg.BMA(), bg.ConditionalAverage())
+    for name in UNKNOWN_NUMBERS
+    if (rule, name) != (bg.BMA(), "an attribute, of counts")
+]
+
+
+@pytest.mark.parametrize(("rule", "name"), RULES_OF_NUMBERS)
+def test_a_number_that_is_not_known_is_integrated_out(rule, name):
+    """Latents of new rows are given what is known of the row, whatever depends on its label."""
+    shares, log_marginals = expected_states(rule, name)
+    states = with_unknown_numbers(name)[0].local({"x": NEW}, rule=rule)
+    close(states.probabilities[:, 0], shares, atol=1e-7)
+    close(states.log_marginal, scipy.special.logsumexp(log_marginals, axis=0) - np.log(len(log_marginals)), atol=1e-7)
+    if isinstance(rule, bg.PlugIn):
+        assert (states.paths[:, 0] == shares.argmax(1)).all()
