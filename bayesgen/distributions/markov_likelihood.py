@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -170,12 +171,15 @@ class CountsAndRows(Summary):
         return self.counts.log_base
 
     def merge(self, other: Summary) -> "CountsAndRows":
+        return self.joined([other])
+
+    def joined(self, others: Sequence[Summary]) -> "CountsAndRows":
         """Add the counts, and keep all rows."""
-        counts = self.counts.merge(other.counts if isinstance(other, CountsAndRows) else other)
+        with_rows = [other for other in others if isinstance(other, CountsAndRows)]
+        counts = self.counts.joined([other.counts if isinstance(other, CountsAndRows) else other for other in others])
         assert isinstance(counts, Sums)
-        if not isinstance(other, CountsAndRows):
-            return dataclasses.replace(self, counts=counts)
-        return CountsAndRows(counts, self.kept.merge(other.kept), max(self.most, other.most))
+        most = max(part.most for part in (self, *with_rows))
+        return CountsAndRows(counts, self.kept.joined([other.kept for other in with_rows]), most)
 
     def pooled(self) -> "CountsAndRows":
         return CountsAndRows(self.counts.pooled(), self.kept.pooled(), self.most)

@@ -99,13 +99,12 @@ class NaiveBayes(Recipe[OptionalLabel]):
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
         if self.class_prior is None:
             refuse_classes(self, y, declared)
-        if isinstance(self.families, Family):
-            if self.families.alphabet is not None:
-                declared = with_alphabets(declared, dict.fromkeys(table.names, self.families))
-            return declared.resolve(
-                table, y, implied_kinds=ColumnKinds(table.names, self.families.kind_of_column(0), {})
-            )
-        families = dict(self.families or {})
+        family = self._common_family(table, declared)
+        if family is not None:
+            if family.alphabet is not None:
+                declared = with_alphabets(declared, dict.fromkeys(table.names, family))
+            return declared.resolve(table, y, implied_kinds=ColumnKinds(table.names, family.kind_of_column(0), {}))
+        families = dict(self.families) if isinstance(self.families, Mapping) else {}
         unknown = [name for name in families if name not in KINDS and name not in table.names]
         if unknown:
             raise ModelError(f"families= names {unknown}, which are neither kinds {list(KINDS)} nor columns.")
@@ -119,6 +118,15 @@ class NaiveBayes(Recipe[OptionalLabel]):
                     implied[name], chosen[name] = family.kind_of_column(0), family
         declared = with_alphabets(declared, chosen)
         return declared.resolve(table, y, implied_kinds=implied)
+
+    def _common_family(self, table: Table, declared: Schema) -> Family | None:
+        """The family of all columns; None where columns, of which there may be very many, are looked at one by one."""
+        if self.families is None or isinstance(self.families, Family):
+            return self.families
+        kind, keys = table.uniform_kind, self.families.keys()
+        if kind is None or declared.kinds or any(key not in KINDS or key in table.names for key in keys):
+            return None
+        return self.families.get(as_kind(kind, "X").name)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""

@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import jax
@@ -121,19 +121,22 @@ class RetainedRows(Summary):
         return counts if self.num_classes is not None else np.asarray(counts.sum())
 
     def merge(self, other: Summary) -> "RetainedRows":
-        """The rows of both, padded to the same number of time steps."""
-        assert isinstance(other, RetainedRows)
-        num_steps = max(self.values.shape[1], other.values.shape[1])
-        one, another = self.with_steps(num_steps), other.with_steps(num_steps)
-        observed = None
-        if one.observed is not None or another.observed is not None:
-            observed = np.concatenate([one._mask(), another._mask()])
+        return self.joined([other])
+
+    def joined(self, others: Sequence[Summary]) -> "RetainedRows":
+        """All rows, padded to the same number of time steps."""
+        parts = [self, *(other for other in others if isinstance(other, RetainedRows))]
+        assert len(parts) == len(others) + 1
+        num_steps = max(part.values.shape[1] for part in parts)
+        parts = [part.with_steps(num_steps) for part in parts]
+        starts = np.cumsum([0, *(part.num_rows for part in parts)])
+        is_complete = all(part.observed is None for part in parts)
         return RetainedRows(
-            np.concatenate([one.values, another.values]),
-            observed,
-            np.concatenate([one.places, another.places + one.num_rows]),
-            np.concatenate([one.classes, another.classes]),
-            np.concatenate([one.weights, another.weights]),
+            np.concatenate([part.values for part in parts]),
+            None if is_complete else np.concatenate([part._mask() for part in parts]),
+            np.concatenate([part.places + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            np.concatenate([part.classes for part in parts]),
+            np.concatenate([part.weights for part in parts]),
             self.num_classes,
         )
 

@@ -1,7 +1,7 @@
 """Moments of jointly normal rows of which cells are missing, by pattern of the observed cells."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -71,17 +71,23 @@ class PatternMoments(Summary):
         return len(self.count)
 
     def merge(self, other: Summary) -> "PatternMoments":
+        return self.joined([other])
+
+    def joined(self, others: Sequence[Summary]) -> "PatternMoments":
         """Merge groups of the same class and pattern."""
-        other = _of_whole_rows(other) if isinstance(other, Moments) else other
-        assert isinstance(other, PatternMoments)
-        scatter_groups = np.concatenate([self.scatter_groups, other.scatter_groups + self.num_groups])
+        parts = [self]
+        for other in others:
+            part = _of_whole_rows(other) if isinstance(other, Moments) else other
+            assert isinstance(part, PatternMoments)
+            parts.append(part)
+        starts = np.cumsum([0, *(part.num_groups for part in parts)])
         return PatternMoments(
-            np.concatenate([self.observed, other.observed]),
-            np.concatenate([self.classes, other.classes]),
-            np.concatenate([self.count, other.count]),
-            np.concatenate([self.mean, other.mean]),
-            np.concatenate([self.scatter, other.scatter]),
-            scatter_groups,
+            np.concatenate([part.observed for part in parts]),
+            np.concatenate([part.classes for part in parts]),
+            np.concatenate([part.count for part in parts]),
+            np.concatenate([part.mean for part in parts]),
+            np.concatenate([part.scatter for part in parts]),
+            np.concatenate([part.scatter_groups + start for part, start in zip(parts, starts[:-1], strict=True)]),
             self.num_classes,
         ).regrouped()
 

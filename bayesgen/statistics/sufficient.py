@@ -200,17 +200,36 @@ def _taken(rows: Rows, places: Int[Array, " m"]) -> Rows:
     return dataclasses.replace(taken, observed={site: mask for site, mask in taken.observed.items() if not mask.all()})
 
 
+MOST_PENDING = 64  # summaries of chunks that wait to be joined: more would take memory, fewer copy what they retain
+
+
 def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
-    """The sufficient statistics of all data sets together. Retained rows are joined once, at the end."""
+    """The sufficient statistics of all data sets together. Retained rows are joined many chunks at a time."""
     iterator = iter(parts)
     total = next(iterator)
-    kept, unlabelled = [total.rows], [total.unlabelled]
+    kept, unlabelled, class_weights = [total.rows], [total.unlabelled], total.class_weights
+    pending = {site: [summary] for site, summary in total.summaries.items()}
     for part in iterator:
-        summaries = {site: summary.merge(part.summaries[site]) for site, summary in total.summaries.items()}
-        total = SufficientStatistics(total.class_weights + part.class_weights, summaries, total.covariates)
+        class_weights = class_weights + part.class_weights
+        pending = {site: _with_summary(summaries, part.summaries[site]) for site, summaries in pending.items()}
         kept.append(part.rows)
         unlabelled.append(part.unlabelled)
-    return dataclasses.replace(total, rows=_joined(kept), unlabelled=_joined(unlabelled))
+    summaries = {site: _joined_summaries(of_chunks) for site, of_chunks in pending.items()}
+    return SufficientStatistics(class_weights, summaries, total.covariates, _joined(kept), _joined(unlabelled))
+
+
+def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:
+    """Summaries that wait to be joined, with one more: those of fixed size merge at once."""
+    if pending[-1].is_complete and summary.is_complete:
+        return [*pending[:-1], pending[-1].merge(summary)]
+    pending = [*pending, summary]
+    return pending if len(pending) < MOST_PENDING else [_joined_summaries(pending)]
+
+
+def _joined_summaries(summaries: list[Summary]) -> Summary:
+    """One summary of all rows, joined by one that retains rows if any does."""
+    first = next((place for place, summary in enumerate(summaries) if not summary.is_complete), 0)
+    return summaries[first].joined([*summaries[:first], *summaries[first + 1 :]])
 
 
 def _joined(parts: list[Rows | None]) -> Rows | None:

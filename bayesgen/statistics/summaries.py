@@ -6,7 +6,7 @@ distribution. A summary weighs each cell: its counts have the shape (K,), or (K,
 
 import abc
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import jax
@@ -30,6 +30,10 @@ class Summary(abc.ABC):
 
     def __add__(self, other: "Summary") -> "Summary":
         return self.merge(other)
+
+    def joined(self, others: Sequence["Summary"]) -> "Summary":
+        """The summary of these rows and of all others together; rows that are retained are copied once."""
+        return functools.reduce(lambda total, other: total.merge(other), others, self)
 
     @property
     def is_complete(self) -> bool:

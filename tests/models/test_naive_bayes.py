@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
+from bayesgen.data import ColumnKinds
 
 CODES = np.array([[0, 2, 1], [1, 0, 0], [0, 1, 1], [1, 2, 0], [0, 0, 1]])
 Y = ["b", "a", "a", "b", "b"]
@@ -100,3 +101,14 @@ def test_a_family_by_the_name_of_a_column_is_that_columns_alone_in_an_array_as_i
     owners = {name: block_family for _, block_family, columns in by_array.concrete.blocks for name in columns}
     assert [name for name, block_family in owners.items() if block_family == family] == [column]
     assert by_array.log_evidence == pytest.approx(by_frame.log_evidence, rel=1e-12)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_family_for_the_kind_of_all_columns_is_read_without_looking_at_them_one_by_one(is_sparse):
+    """There may be very many columns, so kinds are kept once for all of them."""
+    X, y = np.random.default_rng(4).poisson(1.0, (11, 7)), np.arange(11) % 2
+    X = scipy.sparse.csr_array(X) if is_sparse else X
+    kind, family = ("count", bg.DirichletMultinomial()) if is_sparse else ("real", bg.NormalInverseGamma())
+    fits = [bg.fit(bg.NaiveBayes(families), X, y, method=bg.Exact()) for families in (family, {kind: family})]
+    assert all(isinstance(fit.schema.kinds, ColumnKinds) and not fit.schema.kinds.overrides for fit in fits)
+    assert fits[0].schema == fits[1].schema and fits[0].log_evidence == fits[1].log_evidence

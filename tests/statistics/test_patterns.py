@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bayesgen.statistics import MultivariateNormalLikelihood, PatternMoments, expected_moments
+from bayesgen.statistics import (
+    MultivariateNormalLikelihood,
+    PatternMoments,
+    SufficientStatistics,
+    expected_moments,
+    merged,
+    patterns,
+)
 from bayesgen.statistics.conditioning import Ellipsoids, inverse_blocks
 
 NORMAL = MultivariateNormalLikelihood()
@@ -216,3 +223,31 @@ def test_nearly_singular_covariances_keep_their_digits(correlation, rng):
         within = np.linalg.cholesky(covariance[np.ix_(there, there)])
         close(square, (np.linalg.solve(within, row[there]) ** 2).sum(), rtol=1e-7)
         close(half, np.log(np.diagonal(within)).sum(), rtol=1e-7, atol=1e-7)
+
+
+def test_patterns_of_many_chunks_are_sorted_few_times(rng, monkeypatch):
+    """There may be as many patterns as rows: merging chunk after chunk would sort all rows so far each time."""
+    num_chunks, size = 150, 4
+    rows = rng.normal(size=(num_chunks * size, 11))
+    observed, codes = rng.random(rows.shape) < 0.5, rng.integers(0, 2, len(rows))
+    observed[:size] = True  # the first chunk is complete
+    chunks = [slice(start, start + size) for start in range(0, len(rows), size)]
+    parts = [
+        SufficientStatistics(
+            np.bincount(codes[part], minlength=2) + 0.0,
+            {"x": NORMAL.summarize(rows[part], codes[part], 2, observed=None if number == 0 else observed[part])},
+        )
+        for number, part in enumerate(chunks)
+    ]
+    assert parts[0].summaries["x"].is_complete
+    sorted_rows, plain = [], patterns._groups
+    monkeypatch.setattr(
+        patterns, "_groups", lambda mask, classes: sorted_rows.append(len(mask)) or plain(mask, classes)
+    )
+    total = merged(parts)
+    assert sum(sorted_rows) < 5 * len(rows)
+    at_once = NORMAL.summarize(rows, codes, 2, observed=observed)
+    close(total.class_weights, np.bincount(codes))
+    for name in ("observed", "classes", "count", "mean", "scatter_groups"):
+        close(getattr(total.summaries["x"], name), getattr(at_once, name), atol=1e-12)
+    close(total.summaries["x"].scatter, at_once.scatter, atol=1e-12)
