@@ -23,7 +23,9 @@ def sorted_categories(distinct: Sequence[Category], what: str) -> tuple[Category
     except TypeError:
         examples = {type(value): value for value in reversed(distinct)}
         shown = ", ".join(f"{quote_some([value])} ({kind.__name__})" for kind, value in examples.items())
-        raise DataError(f"{what} has values with no common order: {shown}. Make them one type.") from None
+        raise DataError(
+            f"{what} has values with no common order: {shown}. Make them one type, and cells that hold no value None."
+        ) from None
 
 
 def declared_values(values: Iterable[Category], what: str) -> tuple[Category, ...]:

@@ -4,6 +4,8 @@ import difflib
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, NoReturn, cast, final, overload
 
 import numpy as np
@@ -280,11 +282,39 @@ def refuse_lists(name: str) -> NoReturn:
     )
 
 
+def holds_objects(series: "nw.Series") -> bool:
+    """Whether the cells are Python objects by the dtype, which tells nothing of their kind."""
+    import narwhals as nw
+
+    # narwhals judges objects of pandas by their first hundred
+    is_pandas = series.implementation.is_pandas_like()
+    return bool(series.dtype == nw.Object or (is_pandas and series.to_native().dtype == object))
+
+
 def holds_lists(dtype: "nw.dtypes.DType") -> bool:
     """Whether the cells of a narwhals series are lists, by its dtype."""
     import narwhals as nw
 
     return bool(dtype == nw.List or dtype == nw.Array)
+
+
+def kind_of_objects(cells: np.ndarray, name: str) -> str | None:
+    """The name of the kind of Python objects by the types of those that are observed; None where none is.
+
+    Numbers of whatever types are real, truth values binary, and all else is categorical, mixtures of types included.
+    DataError: lists.
+    """
+    import pandas as pd
+
+    types = set(map(type, cells[~pd.isna(cells)]))
+    if any(issubclass(cell_type, list | tuple | np.ndarray) for cell_type in types):
+        refuse_lists(name)
+    if not types:
+        return None
+    if all(issubclass(cell_type, bool | np.bool_) for cell_type in types):
+        return "binary"
+    are_numbers = all(issubclass(cell_type, Real | Decimal) and cell_type is not bool for cell_type in types)
+    return "real" if are_numbers else "categorical"
 
 
 def kind_of_dtype(dtype: "nw.dtypes.DType", name: str) -> str:
@@ -295,7 +325,7 @@ def kind_of_dtype(dtype: "nw.dtypes.DType", name: str) -> str:
         return "binary"
     if dtype.is_numeric():
         return "real"
-    if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
         return "categorical"
     if holds_lists(dtype):
         refuse_lists(name)

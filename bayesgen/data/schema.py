@@ -114,7 +114,10 @@ class Schema:
         declared: "Schema | None" = None,
         kinds: Mapping[str, StatedKind] | None = None,
     ) -> "Schema":
-        """The resolved schema of these data: `declared` first, then `kinds`, then the dtypes."""
+        """The resolved schema of these data: `declared` first, then `kinds`, then the dtypes.
+
+        Columns of Python objects are of the kind of their observed cells: numbers, truth values, or else categories.
+        """
         return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
 
     def resolve(

@@ -22,6 +22,7 @@ from .columns import (
     check_index,
     holds_integers,
     holds_lists,
+    holds_objects,
     index_of,
     kind_of_dtype,
     text_names,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy.sparse import sparray, spmatrix
 
-_KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("OUST", "categorical")}
+_KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("UST", "categorical"), "O": None}
 
 
 def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = None, *, least_rows: int = 1) -> Table:
@@ -80,7 +81,7 @@ def _read_cells(X: Data, least_rows: int) -> Table:
     cells = cast(Values, X)  # or as good as that: NumPy says
     array = as_array(cells, "X", takes_lists=True)
     _check_shape(array.shape, least_rows)
-    kind = _kind_of_array(cells, array, "X")
+    kind = _kind_of_dtype(cells.dtype if isinstance(cells, np.ma.MaskedArray) else array.dtype, "X")
     return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
 
 
@@ -107,20 +108,8 @@ def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
         raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
 
 
-def _kind_of_array(values: Values, array: np.ndarray, what: str) -> str:
-    """The kind of an array by its dtype, or by that of the observed cells of a list or a masked array."""
-    dtype = array.dtype
-    if dtype.kind == "O" and isinstance(values, np.ma.MaskedArray):
-        dtype = values.dtype
-    if dtype.kind == "O" and isinstance(values, list | tuple):
-        import pandas as pd
-
-        present = [value for value, missing in zip(array.flat, pd.isna(array).flat, strict=True) if not missing]
-        dtype = as_array(present, what).dtype if 0 < len(present) < array.size else dtype
-    return _kind_of_dtype(dtype, what)
-
-
-def _kind_of_dtype(dtype: np.dtype, what: str) -> str:
+def _kind_of_dtype(dtype: np.dtype, what: str) -> str | None:
+    """The name of the kind of a dtype of NumPy; None for objects."""
     if dtype.kind not in _KIND_OF_DTYPE:
         raise DataError(f"{what} has dtype {dtype}, which has no kind. Turn it into numbers, booleans or strings.")
     return _KIND_OF_DTYPE[dtype.kind]
@@ -173,7 +162,7 @@ def _read_mapping(X: Mapping[Hashable, Values], least_rows: int) -> MappingTable
 
 def _read_column(values: Values, name: str) -> Column:
     """A column of a mapping. DataError: one value alone; a dtype without kind."""
-    what, is_list, series = f"Column {name!r}", isinstance(values, list | tuple), as_series(values)
+    what, series = f"Column {name!r}", as_series(values)
     if isinstance(values, Padded):
         return Column(as_objects(values.sequences()), None, given=values)
     array = as_array(values, what, takes_lists=True)
@@ -184,11 +173,10 @@ def _read_column(values: Values, name: str) -> Column:
     if categories is not None:
         kind: str | None = "categorical"
     elif series is not None:
-        kind = None if holds_lists(series.dtype) and array.ndim == 1 else kind_of_dtype(series.dtype, name)
+        are_cells = holds_objects(series) or (holds_lists(series.dtype) and array.ndim == 1)
+        kind = None if are_cells else kind_of_dtype(series.dtype, name)
     else:
-        cells = {type(cell) for cell in array} if is_list and array.dtype == object and array.ndim == 1 else set()
-        holds_rows = any(issubclass(cell, list | tuple | np.ndarray) for cell in cells)
-        kind = None if holds_rows else _kind_of_array(values, array, what)
+        kind = _kind_of_dtype(values.dtype if isinstance(values, np.ma.MaskedArray) else array.dtype, what)
     return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), given)
 
 

@@ -23,9 +23,10 @@ from .columns import (
     PositionalNames,
     as_integers,
     holds_integers,
+    holds_objects,
     kind_of_dtype,
+    kind_of_objects,
     mismatch,
-    refuse_lists,
     values_of,
 )
 from .sequences import Padded, SequenceCells
@@ -46,7 +47,7 @@ class Table(abc.ABC):
         named: whether they came from the user (a frame, a mapping) or are positions (an array, a sparse matrix: "x0",
             "x1", ...).
         num_rows: number of rows.
-        uniform_kind: the inferred kind where all columns have one dtype; else None.
+        uniform_kind: the inferred kind where all columns have one dtype that tells it; else None.
         labels: labels of any type, (n,); None where none were given.
         declared_classes: the classes that the dtype of the labels declares, in order, or None.
         weights: frequency weights, (n,); None where none were given.
@@ -76,7 +77,10 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def inferred_kind(self, name: str) -> str:
-        """real, binary, categorical or count: from the dtype, never the values. KeyError: no such column."""
+        """real, binary, categorical or count: from the dtype, of objects from the types of the observed cells.
+
+        KeyError: no such column. DataError: a column whose cells are lists.
+        """
 
     def declared_categories(self, name: str) -> tuple[Category, ...] | None:
         """The values that the dtype of a column declares, in order; None where it declares none."""
@@ -145,11 +149,18 @@ class ArrayTable(Table):
 
     values: np.ndarray
     names: PositionalNames
-    uniform_kind: str
 
     def inferred_kind(self, name: str) -> str:
-        self.names.position(name)
-        return self.uniform_kind
+        position = self.names.position(name)
+        return self.uniform_kind or self._kinds_of_objects[position]
+
+    @cached_property
+    def _kinds_of_objects(self) -> list[str]:
+        """The kinds of columns of objects; of those without observed cells the kind of the others, if they have one."""
+        kinds = [kind_of_objects(column, name) for name, column in zip(self.names, self.values.T, strict=True)]
+        different = {kind for kind in kinds if kind is not None}
+        default = different.pop() if len(different) == 1 else "categorical"
+        return [kind or default for kind in kinds]
 
     def column(self, name: str) -> np.ndarray:
         return self.values[:, self.names.position(name)]
@@ -201,6 +212,9 @@ class FrameTable(Table):
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
+        series = self.frame[name]
+        if holds_objects(series):
+            return kind_of_objects(values_of(series), name) or "categorical"
         return kind_of_dtype(self._dtypes[name], name)
 
     def declared_categories(self, name: str) -> tuple[Category, ...] | None:
@@ -235,7 +249,7 @@ class Column:
 
     Attributes:
         values: (n,) or (n, ...).
-        kind: the name of the kind of its dtype; None where cells are lists, so that a kind has to be declared.
+        kind: the name of the kind of its dtype; None where cells are objects, which have types of their own.
         categories: those that its dtype declares, in order, or None.
         are_integers: whether these are integers that became floats, because some of the cells are missing.
         given: the rows where they are more than the array: lists of one length, and arrays with lengths; else None.
@@ -263,8 +277,8 @@ class MappingTable(Table):
     named: bool = True
 
     def inferred_kind(self, name: str) -> str:
-        kind = self.columns[name].kind
-        return refuse_lists(name) if kind is None else kind
+        column = self.columns[name]
+        return column.kind or kind_of_objects(column.values, name) or "categorical"
 
     def declared_categories(self, name: str) -> tuple[Category, ...] | None:
         return self.columns[name].categories

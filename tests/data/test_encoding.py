@@ -123,7 +123,8 @@ def test_other_things_are_no_numbers():
 
 def test_integers_beyond_64_bits_are_numbers_and_those_beyond_floats_are_refused():
     assert encode({"a": np.array([2**70, 1], object)}, "real").tolist() == [[2.0**70], [1.0]]
-    assert encode({"a": np.array([2**70, 1], object)}).tolist() == [[1], [0]]
+    assert encode({"a": np.array([2**70, 1], object)}).tolist() == [[2.0**70], [1.0]]
+    assert encode({"a": np.array([2**70, 1], object)}, "categorical").tolist() == [[1], [0]]
     refused(
         lambda: encode({"a": np.array([1, None, -(10**400)], object)}, "real"), "'a'", "at row 2", "larger than any"
     )

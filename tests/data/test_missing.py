@@ -91,12 +91,13 @@ def test_binary_columns_of_every_container(name):
     assert values[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0] and values.dtype == np.float64
 
 
-def test_an_object_column_is_categorical_whatever_is_missing():
+def test_an_object_column_of_truth_values_is_binary_and_may_be_declared_categorical():
     frame = pd.DataFrame({"c": pd.Series(TRUTHS, dtype=object)})
     schema, values, observed = encoded(frame)
-    assert schema.categories == {"c": (False, True)}
+    assert schema.kind_of("c").name == "binary" and not schema.categories
     assert observed[:, 0].tolist() == THERE and values[observed].tolist() == [1, 0, 0, 1]
-    schema, values, observed = encoded(frame, "binary")
+    schema, values, observed = encoded(frame, "categorical")
+    assert schema.categories == {"c": (False, True)}
     assert observed[:, 0].tolist() == THERE and values[observed].tolist() == [1, 0, 0, 1]
 
 

@@ -265,8 +265,10 @@ def test_lists_that_nothing_declares_are_refused_with_the_remedy():
         with pytest.raises(DataError, match=r"'w' holds lists.*Schema\(kinds=\{'w': 'sequence'\}\)"):
             bg.fit(bg.NaiveBayes(), X, ["y"] * len(X["w"]), method=bg.MLE(), schema=Schema(classes=["y", "n"]))
     for X in (pd.DataFrame({"w": [["a"], ["b", "c"]]}), {"w": np.array([["a"], ["b", "c"]], object)}):
-        with pytest.raises(DataError, match=r"'w'.*hashing.*'sequence'"):
+        with pytest.raises(DataError, match=r"'w' holds lists.*'sequence'"):
             Schema.infer(X)
+        with pytest.raises(DataError, match=r"'w'.*hashing.*'sequence'"):
+            Schema.infer(X, kinds={"w": "categorical"})
     with pytest.raises(DataError, match=r"'w' has shape \(2, 2\).*\{'w': 'sequence'\}"):
         Schema.infer({"w": [["a", "b"], ["c", "b"]]}).encode_cells(read_table({"w": [["a", "b"], ["c", "b"]]}), ["w"])
 

@@ -56,7 +56,6 @@ def test_columns_of_an_array_in_their_order_are_not_copied(names):
         (np.uint64, "real"),
         (np.float32, "real"),
         ("U3", "categorical"),
-        (object, "categorical"),
         (np.dtypes.StringDType(), "categorical"),
     ],
 )
@@ -64,6 +63,8 @@ def test_the_kind_of_an_array_comes_from_its_dtype(dtype, kind):
     # the values are 0 and 1 throughout: they play no part
     table = read_table(np.array([[0, 1], [1, 0]]).astype(dtype))
     assert table.inferred_kind("x1") == kind == table.uniform_kind
+    of_objects = read_table(np.array([[0, 1], [1, 0]]).astype(dtype).astype(object))
+    assert of_objects.inferred_kind("x1") == kind and of_objects.uniform_kind is None
 
 
 def test_a_list_of_lists_reads_as_an_array():
@@ -121,7 +122,7 @@ def test_a_frame_keeps_its_names_and_infers_kinds_by_dtype(library):
     "column, kind",
     [
         (pd.Series([1, 2], dtype="category"), "categorical"),
-        (pd.Series([1, 2], dtype=object), "categorical"),
+        (pd.Series([1, 2], dtype=object), "real"),
         (pd.Series(["a", None]), "categorical"),
         (pd.Series([1, None], dtype="Int64"), "real"),
         (pd.Series([True, None], dtype="boolean"), "binary"),
