@@ -16,7 +16,9 @@ from bayesgen.errors import DataError, FitError, keywords_stated
 from bayesgen.fitting import (
     UNKNOWN_MOMENTS,
     Exact,
+    Fit,
     Method,
+    ProgramProblem,
     SetsOfRows,
     num_sets_at_once,
     read_sets,
@@ -46,36 +48,50 @@ class Prequential:
     """The scores of rows, each predicted from the rows before it.
 
     Arrays have the axes (pairs, sequences, rows). The axis of pairs is there for several pairs, the axis of sequences
-    for several orders or data sets. A score is NaN where a method has no estimate yet (`num_unscored`), and past the
-    end of a sequence.
+    for several orders or data sets. A score is NaN where the rows before give a method no estimate (`num_unscored`),
+    and where there is no row: at a weight of 0, and past the end of a sequence.
 
     Attributes:
         log_scores: log p(y | x, rows before) of each row's own label; for rows without labels log p(x | rows before).
-        log_joint_scores: log p(x, y | rows before); NaN where x is given and not modelled.
+        log_joint_scores: log p(x, y | rows before), given those columns that the model takes as given.
         pairs: names of the methods and rules.
+        weights: the weights with which rows are learned, without the axis of pairs; 0 where there is no row.
     """
 
     log_scores: Float[np.ndarray, "*sequences n"]
     log_joint_scores: Float[np.ndarray, "*sequences n"]
     pairs: tuple[str, ...]
+    weights: Float[np.ndarray, "*orders n"]
 
     @property
     def code_length(self) -> Float[np.ndarray, "*sequences n"]:
-        """Cumulative code length of labels, -sum of log p(y | x, rows before), in nats, without unscored rows."""
-        return -np.nancumsum(self.log_scores, axis=-1)
+        """Cumulative code length of labels, -sum of log p(y | x, rows before), in nats, of rows that all pairs score.
+
+        So a pair gains nothing by rows of which it has no estimate: see `num_unscored`.
+        """
+        return self._code_length(self.log_scores)
 
     @property
     def joint_code_length(self) -> Float[np.ndarray, "*sequences n"]:
-        """Cumulative code length of rows and labels, in nats: at the end minus the log evidence, for exact BMA."""
-        return -np.nancumsum(self.log_joint_scores, axis=-1)
+        """Cumulative code length of rows and labels, in nats, of rows that all pairs score.
+
+        Of rows of weight 1 it is at the end minus the log evidence, for exact BMA under a proper prior.
+        """
+        return self._code_length(self.log_joint_scores)
+
+    def _code_length(self, scores: Float[np.ndarray, "*sequences n"]) -> Float[np.ndarray, "*sequences n"]:
+        is_scored = ~np.isnan(scores)
+        if len(self.pairs) > 1:
+            is_scored &= is_scored.all(axis=0)
+        return -np.cumsum(np.where(is_scored, scores, 0.0), axis=-1)
 
     @property
     def num_unscored(self) -> Int[np.ndarray, "*sequences"]:
         """Number of rows that have no score."""
-        return np.isnan(self.log_scores).sum(-1)
+        return (np.isnan(self.log_scores) & (self.weights > 0)).sum(-1)
 
     def __repr__(self) -> str:
-        totals = np.nansum(self.log_scores, axis=-1)
+        totals = -self.code_length[..., -1]
         lines = {
             "pairs": ", ".join(self.pairs),
             "sum of log scores": f"{totals.min():,.6g} to {totals.max():,.6g}",
@@ -118,14 +134,15 @@ def prequential(
 ) -> Prequential:
     """Predict every row from the rows before it, then learn it.
 
-    The sum of the log joint scores of the exact one-step answer is the log evidence (the chain rule), so that two
-    models, or the two-step and the one-step answer, can be compared by their predictions of rows that they have not
-    seen.
+    The sum of the log joint scores of the exact one-step answer is the log evidence (the chain rule) under a proper
+    prior, so that two models, or the two-step and the one-step answer, can be compared by their predictions of rows
+    that they have not seen.
 
     Args:
         model: as `fit` takes it; models without labels too.
-        X, y: rows, in any form that `fit` takes; or X an iterable of tuples (X,) or (X, y), a sequence of rows each,
-            and no y.
+        X, y: rows, in any form that `fit` takes; or X an iterable of tuples (X,), (X, y) or (X, y, sample_weight), a
+            sequence of rows each, and no y. A row with a weight is predicted once, and learned with its weight; one of
+            weight 0 is neither.
         pairs: (method, rule) pairs, as `compare` takes them; None for `Exact()` and `BMA()`.
         order: a permutation of the rows, (n,), or several, (R, n). None for the rows as they are.
         schema: declarations for the columns; the rest is inferred from all rows.
@@ -133,8 +150,11 @@ def prequential(
     Default priors, categories and edges of bins are resolved once, from all given rows, also from rows that are still
     to be predicted. For a prior that does not depend on the data, state its hyperparameters.
 
+    The first rows may have no score, where the rows before give a method no estimate, such as those of one class `MLE`.
+
     Raises:
         DataError: rows that do not fit the model; an order that is not a permutation.
+        FitError: a method that refuses the model, or that has no estimate from the rows before any row.
 
     Source: Dawid (1984), Present position and potential developments: some personal views. Statistical theory: the
     prequential approach.
@@ -158,30 +178,36 @@ def prequential(
     if not several:
         scores = [array[:, 0] for array in scores]
     log_scores, log_joint_scores = scores if pairs is not None and len(asked) > 1 else [array[0] for array in scores]
-    return Prequential(log_scores, log_joint_scores, names)
+    return Prequential(log_scores, log_joint_scores, names, sets.weights if several else sets.weights[0])
 
 
 def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
     """The only set in several orders of its rows."""
-    num_rows = sets.rows.num_rows
-    if orders.ndim != 2 or orders.shape[1] != num_rows or (np.sort(orders, axis=1) != np.arange(num_rows)).any():
+    num_rows, is_whole = sets.weights.shape[1], orders.dtype.kind in "iu"
+    shape = orders.shape[1:]
+    if not is_whole or shape != (num_rows,) or (np.sort(orders, axis=1) != np.arange(num_rows)).any():
         raise DataError(
             f"order has to hold each of the positions 0 to {num_rows - 1} once: a permutation of the {num_rows} rows, "
-            f"({num_rows},), or several, (R, {num_rows}). Got the shape {orders.shape}."
+            f"({num_rows},), or several, (R, {num_rows}). Got the shape {orders.shape} of {orders.dtype}."
         )
-    return dataclasses.replace(sets, places=orders, weights=np.ones(orders.shape))
+    assert sets.places is not None
+    return dataclasses.replace(sets, places=sets.places[0][orders], weights=sets.weights[0][orders])
 
 
 Scores: TypeAlias = tuple[Float[np.ndarray, "sequences n"], Float[np.ndarray, "sequences n"]]
 
 
 def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
-    """Log scores and log joint scores of all rows of all sequences; NaN where there is none."""
+    """Log scores and log joint scores of all rows of all sequences; NaN where there is none.
+
+    Raises:
+        FitError: a method that refuses the model, or that scores no row at all.
+    """
     assert sets.places is not None
     has_response, is_average = sets.model.response is not None, rule.closed_at == "predictive"
     is_refused = is_average and not method.gives_evidence  # by the fits, in words of their own
     if rule.closed_at is None or has_response or is_refused or why_separate(sets, method) is not None:
-        return _one_by_one(sets, method, rule)
+        return _checked(sets, method, _one_by_one(sets, method, rule))
     plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
     ask = functools.partial(_tables, sets.shared, model=sets.model, schema=plain, method=method, at=rule.closed_at)
     with jax.enable_x64(True):
@@ -189,7 +215,17 @@ def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     is_unknown |= sets.weights == 0
     codes = None if sets.rows.labels is None else np.asarray(sets.rows.labels)[sets.places]
     given_row, joint = scores_of(tables, codes)
-    return np.where(is_unknown, np.nan, given_row), np.where(is_unknown, np.nan, joint)
+    scores = np.where(is_unknown, np.nan, given_row), np.where(is_unknown, np.nan, joint)
+    return _checked(sets, method, scores)
+
+
+def _checked(sets: SetsOfRows, method: Method, scores: Scores) -> Scores:
+    """The scores, unless no row has one: then the fits of all rows, and of all but the last, say why."""
+    if np.isnan(scores[0]).all():
+        weights, schema = sets.weights[0], sets.summaries(0).scaled_schema
+        for last in (len(weights), np.flatnonzero(weights)[-1]):
+            _fit_before(sets, schema, 0, last, method)
+    return scores
 
 
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
@@ -220,13 +256,23 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     assert sets.places is not None
     log_scores, joint = np.full((2, *sets.places.shape), np.nan)
     for index, places in enumerate(sets.places):
-        schema = sets.summaries(index).scaled_schema
-        for position in range(int(np.count_nonzero(sets.weights[index]))):
-            learned = summaries_of_rows(sets.model, schema, sets.rows.take(places[:position]), method.needs_rows)
-            row = sets.rows.take(places[position : position + 1])
+        everything = sets.summaries(index, method.needs_rows)
+        ProgramProblem(sets.model, everything).ready_for(method)
+        for position in np.flatnonzero(sets.weights[index]).tolist():
             try:
-                fit = method.trained(sets.model, learned, position, False)
-            except (DataError, FitError):  # there is no estimate yet
+                fit = _fit_before(sets, everything.scaled_schema, index, position, method)
+            except (DataError, FitError):  # these rows give no estimate
                 continue
+            row = sets.rows.take(places[[position]])
             (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
     return log_scores, joint
+
+
+def _fit_before(sets: SetsOfRows, schema: Schema, index: int, position: int, method: Method) -> Fit:
+    """The fit of the rows of a sequence before a position, with the scale of all its rows, which the schema has."""
+    assert sets.places is not None
+    weights = sets.weights[index, :position]
+    places = np.flatnonzero(weights)
+    rows = dataclasses.replace(sets.rows.take(sets.places[index, places]), weights=weights[places])
+    learned = summaries_of_rows(sets.model, schema, rows, method.needs_rows)
+    return method.trained(sets.model, learned, len(places), False)

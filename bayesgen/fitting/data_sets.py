@@ -102,8 +102,8 @@ class SetsOfRows(DataSets):
 
     Attributes:
         rows: all rows, with labels and without weights.
-        places: positions of the rows of each set, (B, m), padded; None where each set has all rows.
-        weights: their weights, (B, m), 0 for padding.
+        places: positions of the rows of each set, (B, m), in the order given; None where each set has all rows.
+        weights: their weights, (B, m), 0 for padding and for rows of weight 0, which are not among the rows.
     """
 
     rows: Rows
@@ -234,13 +234,14 @@ def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) 
             tables.append(read_chunk(each))
         except DataError as refusal:
             raise DataError(f"Data set {index}: {refusal}") from refusal
-    sizes = np.array([table.num_rows for table in tables])
-    starts, offsets = np.cumsum(sizes) - sizes, np.arange(sizes.max())
-    is_row = offsets < sizes[:, None]
-    places = np.where(is_row, starts[:, None] + offsets, starts[:, None].clip(max=sizes.sum() - 1))
-    whole = joined_tables(tables)
-    shares = np.ones(whole.num_rows) if whole.weights is None else whole.weights
-    return _of_table(model, whole, schema, places, np.where(is_row, shares[places], 0.0))
+    places = np.zeros((len(tables), max(table.num_rows + table.num_dropped for table in tables)), int)
+    weights, start = np.zeros(places.shape), 0
+    for table, places_of_set, weights_of_set in zip(tables, places, weights, strict=True):
+        positions = np.arange(table.num_rows) if table.kept is None else table.kept
+        places_of_set[positions] = start + np.arange(table.num_rows)
+        weights_of_set[positions] = 1.0 if table.weights is None else table.weights
+        start += table.num_rows
+    return _of_table(model, joined_tables(tables), schema, places, weights)
 
 
 def _of_table(

@@ -182,9 +182,9 @@ class FeatureRegression(BlockModel):
         assert response is not None and isinstance(summary, Moments)
         names = (*basis.names, response.name)
         check_magnitudes(summary, functools.partial(_feature_name, names))
-        count = float(np.ravel(summary.count)[0])
+        count, (_, family, _) = float(np.ravel(summary.count)[0]), self.blocks[0]
         mean, variance = np.asarray(summary.mean)[0], np.diagonal(summary.scatter[0]) / max(count, 1e-300)
-        if not count:
+        if not count and (basis.mean is None or response.mean is None or not family.is_proper):
             refuse_missing_everywhere(response.name)
         if basis.mean is None:
             basis = dataclasses.replace(basis, mean=mean[:-1], variance=variance[:-1])

@@ -33,9 +33,9 @@ FEW_FOLDS = 32  # whose fits take less time than compiling one function for all 
 
 
 class LogScores(NamedTuple):
-    """Log scores of rows: log p(y | x); log p(x, y), NaN where x is not modelled; tail indices, if draws are weighted.
+    """Log scores of rows: log p(y | x); log p(x, y), with what is given and not modelled; tail indices of draws.
 
-    Of rows without a label both scores are log p(x).
+    Of rows without a label both scores are log p(x): 0 where x is given and not modelled.
     """
 
     given_row: Float[np.ndarray, " n"]
@@ -54,9 +54,12 @@ def scores_by(fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] 
     """Log scores of rows by a fit; y may be a number, and x given and not modelled. `table` is `table_by`, if known."""
     response, tails = fit.concrete.response, None
     if response is not None:
-        answer = rule.respond(fit, response.without(rows))
-        given_row = np.asarray(answer.log_density(response.values(rows)))
-        return LogScores(given_row, given_row + (np.nan if answer.log_marginal is None else answer.log_marginal))
+        answer, values = rule.respond(fit, response.without(rows)), response.values(rows)
+        log_marginal = np.zeros(rows.num_rows) if answer.log_marginal is None else np.asarray(answer.log_marginal)
+        given_row = np.asarray(answer.log_density(values))
+        given_row = np.where(np.isnan(given_row), -np.inf, given_row)  # no process makes x possible
+        scores = np.where(np.isnan(values), log_marginal, [given_row, given_row + log_marginal])
+        return LogScores(*scores)
     table = table_by(fit, rule, rows) if table is None else table
     if table is None:
         prediction = rule.apply(fit, rows)

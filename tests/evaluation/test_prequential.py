@@ -1,23 +1,80 @@
 """Rows predicted before they are learned: the chain rule, and fits of the rows before."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
+import scipy.stats
 from scipy.special import gammaln
 
 import bayesgen as bg
-from tests.models.cases import CASES
+from tests.models import response_cases
+from tests.models.cases import CASES, take
 
 PAIRS = [(bg.MLE(), bg.PlugIn()), (bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
 QUICK = ("naive Bayes", "discriminant, tied", "multinomial, sparse")
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+def marked(table, quick):
+    """The names of a table, of which all but some are for slow runs."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in table]
+
+
+def both(result):
+    return result.log_scores, result.log_joint_scores
+
+
+@pytest.mark.parametrize("name", marked(CASES, QUICK))
 def test_scores_of_the_one_step_answer_add_up_to_the_log_evidence(name):
     case = CASES[name]
     result = bg.prequential(case.model, *case.data)
     np.testing.assert_allclose(result.log_joint_scores.sum(), case.exact.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(result.joint_code_length[-1], -case.exact.log_evidence, rtol=1e-9)
     assert (result.log_scores <= 0).all() and not result.num_unscored
+
+
+@pytest.mark.parametrize("name", marked(response_cases.CASES, ("joint, informative", "line without intercept")))
+def test_scores_of_numbers_add_up_to_the_log_evidence(name):
+    """The first row is predicted from none; under a flat intercept it has no score, and is no part of the evidence."""
+    case = response_cases.CASES[name]
+    result = bg.prequential(case.model, *case.data)
+    assert result.num_unscored == (name in ("line", "surface"))
+    np.testing.assert_allclose(result.joint_code_length[-1], -case.exact.log_evidence, rtol=1e-9)
+
+
+def test_the_first_row_of_a_line_has_a_student_t():
+    X, y = [[0.5], [1.5], [4.0]], [0.7, 1.0, 3.0]
+    prior = bg.LinearNormalInverseGamma(mean=0.0, kappa=1.0, precision=1.0, shape=3.0, scale=1.0, center=[0.0])
+    result = bg.prequential(bg.LinearRegression(prior=prior), X, y)
+    expected = scipy.stats.t.logpdf(0.7, 6.0, 0.0, np.sqrt((1 + 1 + 0.5**2) / 3))
+    np.testing.assert_allclose(result.log_scores[0], expected, rtol=1e-12)
+
+
+CLOSED, MODE = (bg.Exact(), bg.BMA()), (bg.MAP(), bg.PlugIn())
+STRUCTURES = bg.NaiveBayes(bg.BetaBernoulli(0.5, 1.5), structure="average")
+TRUTH_VALUES = np.random.default_rng(5).random((11, 2)) < 0.6
+WEIGHED = {
+    **{name: (case.model, case.data, CLOSED) for name, case in CASES.items()},
+    **{f"{name}, of a number": (case.model, case.data, CLOSED) for name, case in response_cases.CASES.items()},
+    "mode": (CASES["discriminant, tied"].model, CASES["discriminant, tied"].data, MODE),
+    "mode of a line": (response_cases.CASES["line"].model, response_cases.CASES["line"].data, MODE),
+    "structures": (STRUCTURES, (TRUTH_VALUES, np.arange(11) % 2), CLOSED),
+}
+
+
+@pytest.mark.parametrize(
+    "name", marked(WEIGHED, ("discriminant, tied", "line without intercept, of a number", "structures"))
+)
+def test_a_row_of_weight_2_is_the_row_twice_and_one_of_weight_0_is_none(name):
+    model, (X, y), pair = WEIGHED[name]
+    schema = bg.summarize(model, X, y).schema  # has the classes and categories of all rows
+    rows, weights = np.arange(7), np.array([1, 2, 0, 3, 1, 0, 1])
+    copies, firsts = np.repeat(rows, weights), (np.cumsum(weights) - weights)[weights > 0]
+    weighted, repeated = [(take(X, rows), y[rows], weights)], [(take(X, copies), y[copies])]
+    found, expected = (bg.prequential(model, data, pairs=[pair], schema=schema) for data in (weighted, repeated))
+    for scores, of_copies in zip(both(found), both(expected), strict=True):
+        assert np.isnan(scores[0, weights == 0]).all() and scores.shape == (1, 7)
+        np.testing.assert_allclose(scores[0, weights > 0], of_copies[0, firsts], rtol=1e-8)
+    assert found.weights.tolist() == [weights.tolist()] and found.num_unscored == np.isnan(expected.log_scores[:, 0])
 
 
 def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
@@ -40,6 +97,9 @@ def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
                 answer = bg.predict(fit, X[row], rule=rule)
                 np.testing.assert_allclose(found, answer.log_probabilities[0, y[row[0]]], rtol=1e-9)
     assert (result.num_unscored[0] > 3).all() and not result.num_unscored[2:].any()
+    is_scored = ~np.isnan(result.log_scores).any(0)  # by all pairs, and so compared
+    for lengths, scores in zip((result.code_length, result.joint_code_length), both(result), strict=True):
+        np.testing.assert_allclose(lengths[..., -1], -np.where(is_scored, scores, 0.0).sum(-1), rtol=1e-10)
 
 
 def test_the_estimator_of_krichevsky_and_trofimov_is_one():
@@ -61,7 +121,7 @@ def test_sequences_of_unlike_lengths_end_with_nan():
     rng = np.random.default_rng(1)
     tasks = [(rng.normal(size=(size, 2)), np.arange(size) % 2) for size in (5, 11)]
     result = bg.prequential(bg.NaiveBayes(), tasks)
-    assert np.isnan(result.log_scores[0, 5:]).all() and result.num_unscored.tolist() == [6, 0]
+    assert np.isnan(result.log_scores[0, 5:]).all() and not result.num_unscored.any()
     alone = bg.prequential(bg.NaiveBayes(), *tasks[0])
     np.testing.assert_allclose(result.log_scores[0, :5], alone.log_scores, rtol=1e-10)
     frame = result.to_frame()
@@ -98,6 +158,8 @@ def test_what_has_no_order_is_refused():
     X, y = [[1.0], [2.0], [3.0]], ["a", "b", "a"]
     with pytest.raises(bg.DataError, match="positions 0 to 2 once"):
         bg.prequential(bg.NaiveBayes(), X, y, order=[0, 1, 1])
+    with pytest.raises(bg.DataError, match="of float64"):
+        bg.prequential(bg.NaiveBayes(), X, y, order=[0.0, 1.0, 2.0])
     with pytest.raises(bg.DataError, match="nothing to score"):
         bg.prequential(bg.NaiveBayes(), X, y, pairs=[])
 
@@ -113,3 +175,15 @@ def test_the_plug_in_of_rows_without_labels_has_the_shares_of_the_rows_before():
     model = bg.NaiveBayes(bg.BetaBernoulli(0.5, 0.5), class_prior=None)
     found = bg.prequential(model, [(rows[:, None],) for rows in tosses], pairs=[(bg.MLE(), bg.PlugIn())])
     np.testing.assert_allclose(np.exp(found.log_scores), [[np.nan, 1, 0, 2 / 3], [np.nan, 0, 0.5, 1 / 3]], rtol=1e-12)
+
+
+def test_what_fit_refuses_of_the_model_is_refused():
+    X, y = np.arange(12).reshape(6, 2) % 3 > 0, np.arange(6) % 2
+    hierarchical = bg.NaiveBayes(bg.BetaBernoulli(dist.Gamma(2.0, 1.0), 1.0))
+    with pytest.raises(bg.FitError, match=r"hyperparameter a is a distribution. Use NUTS\(\) or MAP\(\)"):
+        bg.prequential(hierarchical, X, y)
+    with pytest.raises(bg.FitError, match="labels are missing"):
+        bg.prequential(bg.NaiveBayes(), X, ["a", "b", None, "a", "b", "b"])
+    constant = [[1.0], [1.0], [1.0], [1.0]]
+    with pytest.raises(bg.FitError, match="x0"):  # what it says of all rows, as no row has a score
+        bg.prequential(bg.NaiveBayes(), constant, list("abab"), pairs=[(bg.MLE(), bg.PlugIn())])
