@@ -31,7 +31,7 @@ from bayesgen.prediction import BMA, Rule, scores_by
 from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
 from bayesgen.runtime import over_chunks
-from bayesgen.statistics import SufficientStatistics, noting
+from bayesgen.statistics import SufficientStatistics, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
@@ -242,7 +242,7 @@ def _tables(
         def step(learned: SufficientStatistics, at_row: Any) -> tuple[SufficientStatistics, tuple[Array, Array]]:
             place, weight = at_row
             row = dataclasses.replace(rows.take(place[None]), weights=weight[None])
-            table, is_unknown = noting(lambda: method.closed_form(prior, learned).log_joint(row, at))()
+            table, is_unknown = with_failed_checks(lambda: method.closed_form(prior, learned).log_joint(row, at))()
             return learned.merge(model.summarize(known, row)), (table[0], is_unknown)
 
         nothing = model.summarize(known, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))

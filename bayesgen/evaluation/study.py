@@ -19,7 +19,7 @@ from bayesgen.data import Schema, Table
 from bayesgen.describe import described
 from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, check_whole, keywords_stated
 from bayesgen.fitting import FitBatch, Method
-from bayesgen.prediction import PlugIn, Rule, Target, mean_and_error, of_set, paired_difference, predict
+from bayesgen.prediction import PlugIn, Rule, Target, answer_of_sets, mean_and_error, of_set, paired_difference, predict
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
@@ -365,11 +365,12 @@ class _Experiment:
 
 
 def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
-    """The prediction by each fit, or the error that refuses it: in one call, or one by one where one is refused."""
+    """The prediction by each fit, or the error that refuses it: in one call, or one by one where all are refused."""
     if isinstance(fits, FitBatch):
-        together, _ = attempted(predict, fits, tested if len(tested) > 1 else tested[0], rule=rule)
+        together, _ = attempted(answer_of_sets, fits, rule, tested if len(tested) > 1 else tested[0])
         if not isinstance(together, BayesgenError):
-            return [fits.refused.get(index) or of_set(together, index) for index in range(len(fits))]
+            refused = {**fits.refused, **together[1]}
+            return [refused.get(index) or of_set(together[0], index) for index in range(len(fits))]
 
     def of_fit(index: int) -> Any:
         if isinstance(fits[index], BayesgenError):

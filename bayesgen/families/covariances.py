@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, is_traced
-from bayesgen.typing import Array, ArrayOrNumber, Float
+from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, holds_anywhere, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 from .base import IncompleteFamily, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, Stated, TableShape, check_counted
@@ -59,15 +59,24 @@ def check_ranks(
     summary: Moments, pool: Callable[[Float[Array, "..."]], Float[Array, "..."]], tied: bool, names: Names
 ) -> None:
     """Refuse covariances that rows cannot determine: too few rows, or columns that are linear combinations."""
-    if is_traced(summary):
-        return
-    dimension = summary.mean.shape[-1]
-    counts, scatter = pool(np.asarray(summary.count)), pool(summary.scatter)
+    dimension, scatter = summary.mean.shape[-1], pool(summary.scatter)
     if np.ndim(summary.count):
         check_counted(names, summary.count == 0)
-    for index in np.ndindex(counts.shape):
-        who = "all classes together" if tied else names.class_name(index)
-        _check_rank(who, float(counts[index]), scatter[index], dimension, names)
+    if holds_anywhere(_may_be_singular(scatter)):
+        counts = pool(np.asarray(summary.count))
+        for index in np.ndindex(counts.shape):
+            who = "all classes together" if tied else names.class_name(index)
+            _check_rank(who, float(counts[index]), scatter[index], dimension, names)
+
+
+def _may_be_singular(scatter: Float[Array, "*K D D"]) -> Bool[ArrayOrNumber, "*K"]:
+    """Whether matrices are singular, or so nearly that rounding decides. Traceable."""
+    xp = namespace(scatter)
+    spread = xp.sqrt(xp.diagonal(scatter, axis1=-2, axis2=-1))
+    units = xp.where(spread > 0, spread, 1.0)
+    correlations = scatter / (units[..., :, None] * units[..., None, :])
+    sizes = xp.linalg.eigvalsh(xp.where(xp.isfinite(correlations), correlations, 0.0))
+    return ~(sizes[..., 0] > ROUNDING * sizes[..., -1])
 
 
 def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension: int, names: Names) -> None:

@@ -15,7 +15,7 @@ from numpyro.distributions.transforms import AffineTransform
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, is_traced, namespace
+from bayesgen.statistics import Moments, holds_anywhere, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .coordinates import Moved
@@ -60,7 +60,7 @@ class InterceptPrior(dist.Distribution):
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         assert key is not None
-        if not is_traced(self.kappa) and (np.asarray(self.kappa) == 0).any():
+        if holds_anywhere(self.kappa == 0):
             raise ModelError(
                 "The intercept is flat (kappa=0), and of a flat prior there are no draws. Give kappa a positive "
                 "number, or simulate from a fit."
@@ -141,8 +141,8 @@ def root(matrix: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
 
 
 def _root_of_correlations(standard: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
-    """By Cholesky; by eigenvalues where columns are constant, or linear in others, which of tracers is not known."""
-    if not is_traced(standard):
+    """By Cholesky; by eigenvalues where columns are constant, or linear in others, or this is not known yet."""
+    if isinstance(standard, np.ndarray):
         try:
             return np.swapaxes(np.linalg.cholesky(standard), -1, -2)
         except np.linalg.LinAlgError:
@@ -185,9 +185,8 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
     if not intercept:
         rows = xp.concatenate([rows, xp.sqrt(counts)[..., None, None] * summary.mean[..., None, :]], -2)
     coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
-    if not is_traced(rows):
-        _check_rank(np.asarray(triangular), np.asarray((rows[..., :-1] ** 2).sum(-2) == 0), counts, names)
-        _check_residual(squares <= ROUNDING * (rows[..., -1] ** 2).sum(-1), names)
+    _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
+    _check_residual(squares <= ROUNDING * (rows[..., -1] ** 2).sum(-1), names)
     found = {"coefficients": coefficients, "variance": squares / counts}
     if intercept:
         found = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **found}
@@ -195,21 +194,22 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
 
 
 def _check_rank(
-    triangular: Float[np.ndarray, "*batch F F"],
-    is_constant: Bool[np.ndarray, "*batch F"],
+    triangular: Float[Array, "*batch F F"],
+    is_constant: Bool[Array, "*batch F"],
     counts: Float[ArrayOrNumber, "*batch"],
     names: Names,
 ) -> None:
     """Refuse features of which some are linear in others, or constant."""
     if not triangular.shape[-1]:
         return
-    _, values, vectors = np.linalg.svd(triangular)
+    values = namespace(triangular).linalg.svd(triangular, compute_uv=False)
     singular = values[..., -1] ** 2 <= ROUNDING
-    if not singular.any():
+    if not holds_anywhere(singular):
         return
     place = tuple(np.argwhere(singular)[0])
-    constant = is_constant[place]
-    taking_part = constant if constant.any() else np.abs(vectors[place][-1]) > 1e-6
+    constant = np.asarray(is_constant[place])
+    weights_of_smallest = np.linalg.svd(triangular[place])[2][-1]
+    taking_part = constant if constant.any() else np.abs(weights_of_smallest) > 1e-6
     features = feature_names(names, triangular.ndim > 2, np.flatnonzero(taking_part).tolist())
     rows = float(np.asarray(counts)[place])
     if rows <= 1:
@@ -235,7 +235,7 @@ def feature_names(names: Names, has_columns: bool, places: Sequence[int]) -> str
 
 
 def _check_residual(none_left: Bool[ArrayOrNumber, "..."], names: Names) -> None:
-    if np.any(none_left):
+    if holds_anywhere(none_left):
         where = names.where(none_left)
         raise FitError(
             f"Block {names.block!r}: the residuals of least squares are zero at {where}, so the likelihood is "

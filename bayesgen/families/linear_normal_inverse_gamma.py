@@ -18,7 +18,7 @@ from bayesgen.statistics import (
     DensityGivenFeatures,
     Moments,
     filled,
-    is_traced,
+    holds_anywhere,
     log_rising,
     namespace,
     validation_of,
@@ -204,7 +204,7 @@ class LinearNormalInverseGamma(NoisyFamily):
     def _proper(self, verb: str) -> Self:
         """The family as a table of numbers; a flat intercept has no moments, draws and predictive."""
         family = self.closed(verb)
-        if not is_traced(family.kappa) and not family.is_proper:
+        if family.intercept and holds_anywhere(family.kappa == 0):
             raise ModelError(
                 f"{type(self).__name__}: {verb} does not exist, because the intercept is flat (kappa=0) before any "
                 "data. Update with data first, or give kappa a positive number."

@@ -4,20 +4,20 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import jax
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, category_array
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, PredictionError
+from bayesgen.errors import BayesgenError, FitError, PredictionError
 from bayesgen.posteriors import At, ProcessPosterior
 from bayesgen.program import Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, over_chunks
 from bayesgen.saving import Savable
-from bayesgen.statistics import noting
+from bayesgen.statistics import with_failed_checks
 from bayesgen.typing import Array, Bool, Float, Seed, Shaped
 
 from .data_sets import DataSets, num_sets_at_once
@@ -101,7 +101,7 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
     def _fit(self, index: int) -> Fit:
         """The fit of a set that is not refused."""
 
-    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
+    def log_joint(self, rows: Rows, at: At) -> "TablesOfSets | None":
         """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them."""
         return None
 
@@ -159,6 +159,16 @@ class FitBatch(Savable, Sequence[Fit], abc.ABC):
         return datatree(groups, {"data_set": kept, **coords}, dims_of, about(self))
 
 
+class TablesOfSets(NamedTuple):
+    """Tables of log-joints of rows by the fits of several sets; NaN where a set has no fit, or its fit no answer.
+
+    `refused` holds the errors of fits without an answer, by the index of the set: a posterior may have no mode.
+    """
+
+    log_joint: Float[np.ndarray, "B n K"]
+    refused: dict[int, FitError]
+
+
 @by_content
 class ClosedFits(FitBatch):
     """Fits in closed form, whose numbers came from one compiled call. Each is made when it is asked for.
@@ -172,25 +182,29 @@ class ClosedFits(FitBatch):
     def _fit(self, index: int) -> Fit:
         return fit_of_set(self.model, self.method, self.sets, index, self.seed)
 
-    def log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "B n K"] | None:
+    def log_joint(self, rows: Rows, at: At) -> "TablesOfSets | None":
         if is_sparse(rows) or not self.solution.can(at):
             return None
         size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
         with jax.enable_x64(True):
-            table, is_noted = over_chunks(
+            table, has_failed = over_chunks(
                 lambda solution: _tables(solution, rows, at=at), self.solution, len(self), size
             )
-        for index in map(int, np.flatnonzero(is_noted)):
-            if index not in self.refused:
-                self[index].log_joint(rows, at=at)  # raises, unless nothing is wrong
-        table[list(self.refused)] = np.nan
-        return table
+        refused: dict[int, FitError] = {}
+        for index in self.known:
+            if has_failed[index]:
+                try:
+                    self[index].log_joint(rows, at=at)
+                except FitError as refusal:
+                    refused[index] = refusal
+        table[[*self.refused, *refused]] = np.nan
+        return TablesOfSets(table, refused)
 
 
 @functools.partial(jax.jit, static_argnames="at")
 def _tables(solutions: ClosedSolution, rows: Rows, *, at: At) -> tuple[Float[Array, "B n K"], Bool[Array, " B"]]:
-    """Tables of log-joints, and which of the solutions have to be looked at one by one."""
-    return jax.vmap(noting(lambda solution: solution.log_joint(rows, at)))(solutions)
+    """Tables of log-joints, and for which of the solutions a check failed."""
+    return jax.vmap(with_failed_checks(lambda solution: solution.log_joint(rows, at)))(solutions)
 
 
 @by_content

@@ -30,7 +30,7 @@ from bayesgen.runtime import (
     requested,
     used,
 )
-from bayesgen.statistics import any_of, holds_anywhere, noting
+from bayesgen.statistics import any_of, holds_anywhere, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Values
 
 from .data_sets import (
@@ -134,11 +134,11 @@ def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> C
         solve = functools.partial(
             _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
         )
-        (solution, is_constant), is_noted = over_chunks(solve, sets.of_each, sets.num_sets, size)
+        (solution, is_constant), has_failed = over_chunks(solve, sets.of_each, sets.num_sets, size)
     refused: dict[int, BayesgenError] = {}
     with each_warning_once(sets.num_sets) as noted:
-        warned = np.flatnonzero(is_constant & ~is_noted).tolist()  # the first of them has the warning of all
-        for indices in [*([index] for index in np.flatnonzero(is_noted).tolist()), *([warned] if warned else [])]:
+        warned = np.flatnonzero(is_constant & ~has_failed).tolist()  # the first of them has the warning of all
+        for indices in [*([index] for index in np.flatnonzero(has_failed).tolist()), *([warned] if warned else [])]:
             with noted(*indices):
                 try:
                     fit_of_set(model, method, sets, indices[0], seed)
@@ -170,7 +170,7 @@ def _solutions(
     method: Method,
     statistics_of: Callable[..., Scaled],
 ) -> tuple[tuple[ClosedSolution, Bool[Array, " B"]], Bool[Array, " B"]]:
-    """The fits of all sets, which have columns that do not vary, and which may be refused."""
+    """The fits of all sets, which have columns that do not vary, and for which a check failed."""
 
     def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
         known, statistics = statistics_of(model, schema, shared, arrays)
@@ -180,7 +180,7 @@ def _solutions(
         is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
         return method.closed_form(model.conjugate(scaled), statistics), any_of(is_constant)
 
-    return jax.vmap(noting(of_set))(sets)
+    return jax.vmap(with_failed_checks(of_set))(sets)
 
 
 def _separate_fits(

@@ -1,12 +1,12 @@
 """Predictions by a batch of fits: the answer of one fit, with a leading axis of the data sets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
-from bayesgen.errors import DataError, ImpossibleRowsWarning, each_warning_once, warn
+from bayesgen.errors import DataError, FitError, ImpossibleRowsWarning, each_warning_once, warn
 from bayesgen.fitting import FitBatch
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
 from bayesgen.runtime import used
@@ -22,21 +22,46 @@ Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPredicti
 @answer.register
 def _(fit: FitBatch, rule: Rule, X: Data) -> Prediction:
     """The prediction by all fits: of one table of rows, or of as many tables as there are fits."""
+    prediction, refused = answer_of_sets(fit, rule, X)
+    if refused:
+        first = min(refused)
+        more = f" and {len(refused) - 1} more of {len(fit)}" if len(refused) > 1 else ""
+        warn(f"Data set {first}{more}: the fit has no answer by {rule!r}, so its numbers are NaN. {refused[first]}")
+    return prediction
+
+
+def answer_of_sets(fit: FitBatch, rule: Rule, X: Data) -> tuple[Prediction, dict[int, FitError]]:
+    """The prediction by all fits, and the errors of those that have no answer by the rule, by the index of the set.
+
+    Raises:
+        FitError: no fit has an answer; the message is that of the first.
+    """
     tables = _tables(X, len(fit))
-    prediction = _by_one_call(fit, rule, tables) if isinstance(tables, Table) else None
-    if prediction is None:
-        each = [tables] * len(fit) if isinstance(tables, Table) else tables
-        answers = {}
-        with each_warning_once(len(fit)) as noted:
-            for index in fit.known:
-                with noted(index):
-                    answers[index] = answer_of_rows(fit[index], rule, each[index])
-        prediction = by_field([answers.get(index) for index in range(len(fit))], _stacked)
+    by_one_call = _by_one_call(fit, rule, tables) if isinstance(tables, Table) else None
+    if by_one_call is None:
+        prediction, refused = _one_by_one(fit, rule, [tables] * len(fit) if isinstance(tables, Table) else tables)
+    else:
+        prediction, refused = by_one_call
     for table in [tables] if isinstance(tables, Table) else tables:
         warn_of_unknown(table.unknown_cells)
     if isinstance(prediction, ClassPrediction):
-        _warn_of_impossible_rows(fit, rule, prediction)
-    return prediction
+        _warn_of_impossible_rows(fit, rule, prediction, [*fit.refused, *refused])
+    return prediction, refused
+
+
+def _one_by_one(fit: FitBatch, rule: Rule, tables: Sequence[Table]) -> tuple[Prediction, dict[int, FitError]]:
+    answers: dict[int, Any] = {}
+    refused: dict[int, FitError] = {}
+    with each_warning_once(len(fit)) as noted:
+        for index in fit.known:
+            with noted(index):
+                try:
+                    answers[index] = answer_of_rows(fit[index], rule, tables[index])
+                except FitError as refusal:
+                    refused[index] = refusal
+    if not answers:
+        raise refused[min(refused)]
+    return by_field([answers.get(index) for index in range(len(fit))], _stacked), refused
 
 
 def _tables(X: Any, num_sets: int) -> Table | list[Table]:
@@ -58,20 +83,24 @@ def _tables(X: Any, num_sets: int) -> Table | list[Table]:
     return tables
 
 
-def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> Prediction | None:
+def _by_one_call(fit: FitBatch, rule: Rule, table: Table) -> tuple[Prediction, dict[int, FitError]] | None:
     """The prediction by tables of log-joints that one compiled call makes; None where no such call makes them."""
     if rule.closed_at is None or fit.sets.model.response is not None:
         return None
     rows = fit.read(table)
-    log_joint = fit.log_joint(rows, rule.closed_at)
-    if log_joint is None:
+    tables = fit.log_joint(rows, rule.closed_at)
+    if tables is None:
         return None
+    log_joint, refused = tables
+    if len(refused) == len(fit.known):
+        raise refused[min(refused)]
     num_sets, num_rows, num_classes = log_joint.shape
     flat, log_marginal = normalize(log_joint.reshape(-1, num_classes))
     log_probabilities, log_marginal = flat.reshape(log_joint.shape), log_marginal.reshape(num_sets, num_rows)
     if not len(fit.classes):
-        return DensityPrediction(log_marginal, NO_CLASSES, used())
-    return ClassPrediction(log_probabilities, fit.classes, log_marginal, device=used(), index=table.index)
+        return DensityPrediction(log_marginal, NO_CLASSES, used()), refused
+    answer_of_classes = ClassPrediction(log_probabilities, fit.classes, log_marginal, device=used(), index=table.index)
+    return answer_of_classes, refused
 
 
 def _stacked(parts: list[Any]) -> Any:
@@ -91,9 +120,9 @@ def of_set(prediction: Prediction, index: int) -> Any:
     return by_field([prediction], take)
 
 
-def _warn_of_impossible_rows(fit: FitBatch, rule: Rule, prediction: ClassPrediction) -> None:
+def _warn_of_impossible_rows(fit: FitBatch, rule: Rule, prediction: ClassPrediction, refused: list[int]) -> None:
     impossible = named_classes(prediction.log_probabilities) < 0
-    impossible[list(fit.refused)] = False
+    impossible[refused] = False
     sets, _ = np.nonzero(impossible)
     if len(sets):
         warn(

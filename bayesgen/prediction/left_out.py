@@ -24,7 +24,7 @@ from bayesgen.fitting import (
 from bayesgen.posteriors import At, ConjugatePosterior, numbers_per_row
 from bayesgen.program import ConcreteModel, scores_of
 from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, over_chunks
-from bayesgen.statistics import SufficientStatistics, noting
+from bayesgen.statistics import SufficientStatistics, with_failed_checks
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .rule import Rule
@@ -195,4 +195,4 @@ def _tables_without(
         rest = method.closed_form(model.conjugate(known), statistics.without(left_out))
         return rest.log_joint(shared[1].take(fold[0]), at)
 
-    return jax.vmap(noting(of_fold))(folds)
+    return jax.vmap(with_failed_checks(of_fold))(folds)

@@ -15,7 +15,7 @@ from bayesgen.data import Rows
 from bayesgen.log_density import LogDensity
 from bayesgen.records import copied, record, static
 from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
-from bayesgen.statistics import SufficientStatistics, is_traced
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
 from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
@@ -216,7 +216,7 @@ class ProgramDensity(LogDensity):
 
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
         """Latents and deterministic sites by name."""
-        evaluate = _constrain if is_traced(vector) else _constrain.by_numpy
+        evaluate = _constrain if isinstance(vector, jax.core.Tracer) else _constrain.by_numpy
         return evaluate(self.program, vector)
 
     def name_of(self, index: int) -> str:

@@ -30,51 +30,48 @@ def namespace(*arrays: object) -> Any:
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
-def is_traced(values: object) -> bool:
-    """Whether an array, or one in a record, is traced by `jax.jit` or `jax.vmap`, so that its numbers are not known.
-
-    Checks are of numbers: of traced arrays nothing is refused, and closed forms give what their formulas give, infinity
-    or NaN where there is no value.
-    """
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
-
-
 def validation_of(values: object) -> bool | None:
     """NumPyro's `validate_args` of a distribution with these parameters: False where they are traced, else its default.
 
     Of traced triangles NumPyro would compile a dozen comparisons, and then not look at what they say.
     """
-    return False if is_traced(values) else None
+    return False if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)) else None
 
 
-_NOTED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.ContextVar("_NOTED", default=None)
+_FAILED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.ContextVar("_FAILED", default=None)
 
 
 def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
-    """Whether conditions are known to hold anywhere: of traced ones nothing is known. See `noting`."""
+    """Whether the conditions under which a check refuses hold anywhere.
+
+    Checks cannot raise on traced values: there the answer is False, and `with_failed_checks` reports the condition. In
+    a function that someone else compiles, closed forms give what their formulas give, infinity or NaN where there is no
+    value.
+    """
     if not isinstance(conditions, jax.core.Tracer):
         return bool(np.any(conditions))
-    noted = _NOTED.get()
-    if noted is not None:
-        noted.append(jnp.any(conditions))
+    failed = _FAILED.get()
+    if failed is not None:
+        failed.append(jnp.any(conditions))
     return False
 
 
-def noting(function: Callable[..., Result]) -> Callable[..., tuple[Result, Bool[Array, ""]]]:
-    """A traced function that also says whether a condition of one of its checks holds, once it is known.
+def with_failed_checks(function: Callable[..., Result]) -> Callable[..., tuple[Result, Bool[Array, ""]]]:
+    """The function to be traced, which also returns whether some check failed.
 
-    So one compiled function makes many data sets, and says which of them have to be looked at one by one.
+    Checks cannot raise on traced values. The caller runs a data set whose checks failed on the host, where the check
+    raises its message.
     """
 
-    def with_note(*arguments: Any) -> tuple[Result, Bool[Array, ""]]:
-        noted: list[Bool[Array, ""]] = []
-        token = _NOTED.set(noted)
+    def call(*arguments: Any) -> tuple[Result, Bool[Array, ""]]:
+        failed: list[Bool[Array, ""]] = []
+        token = _FAILED.set(failed)
         try:
-            return function(*arguments), any_of(noted)
+            return function(*arguments), any_of(failed)
         finally:
-            _NOTED.reset(token)
+            _FAILED.reset(token)
 
-    return with_note
+    return call
 
 
 def any_of(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:

@@ -1,5 +1,6 @@
 """Many fits at once are the fits of each data set alone."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -35,14 +36,15 @@ QUICK = {
     ("own blocks", "MLE"),
 }
 QUICK |= {("discriminant, full", "MAP")}
-EVERY_PAIR = [
-    pytest.param(name, method, marks=() if (name, method) in QUICK else pytest.mark.slow)
-    for name in CASES
-    for method in METHODS
-]
 
 
-@pytest.mark.parametrize("name, method", EVERY_PAIR)
+def every_pair(quick):
+    """All cases by all methods, those that are not quick marked as slow."""
+    pairs = itertools.product(CASES, METHODS)
+    return [pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow) for pair in pairs]
+
+
+@pytest.mark.parametrize("name, method", every_pair(QUICK))
 def test_each_fit_is_that_of_its_data_alone(name, method, weights):
     case, method = CASES[name], METHODS[method]
     batch = bg.fit_many(case.model, *case.data, weights=weights, method=method)
@@ -55,6 +57,63 @@ def test_each_fit_is_that_of_its_data_alone(name, method, weights):
     else:
         close(batch.log_evidence, [fit.log_evidence for fit in fits])
     assert batch[2] == fits[2] and not batch.refused
+
+
+def degenerate_weights(groups):
+    """Weights of data sets: of all rows, without one group, of two rows a group, and with one row of a group."""
+    first, last = groups == groups[0], groups == groups[-1]
+    order = np.array([np.count_nonzero(groups[:row] == group) for row, group in enumerate(groups)])
+    sets = [np.ones(len(groups)), ~first, 0.3 * (order < 2), ~last | (order == 0)]
+    return np.array(sets, float)
+
+
+def refusals_of_fits(model, X, y, weights, method, schema):
+    refused = {}
+    for index, row in enumerate(weights):
+        try:
+            bg.fit(model, X, y, method=method, sample_weight=row, schema=schema)
+        except bg.BayesgenError as refusal:
+            refused[index] = (type(refusal), str(refusal))
+    return refused
+
+
+@pytest.mark.filterwarnings("ignore:Constant columns", "ignore:Data set")
+@pytest.mark.parametrize("name, method", every_pair(QUICK | {("discriminant, tied", "MLE")}))
+def test_a_set_is_refused_where_its_fit_is_and_in_the_same_words(name, method):
+    case, method = CASES[name], METHODS[method]
+    X, y = case.data
+    weights = degenerate_weights(y)
+    batch = bg.fit_many(case.model, X, y, weights=weights, method=method)
+    refused = refusals_of_fits(case.model, X, y, weights, method, batch.schema)
+    assert {index: (type(refusal), str(refusal)) for index, refusal in batch.refused.items()} == refused
+    assert bool(refused) or not isinstance(method, bg.MLE)
+
+
+@pytest.mark.filterwarnings("ignore:Constant columns", "ignore:Data set")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in response_cases.CASES])
+def test_a_regression_is_refused_where_its_fit_is_and_in_the_same_words(name, method):
+    case, method = response_cases.CASES[name], METHODS[method]
+    X, y = case.data
+    weights = np.stack([np.arange(len(y)) < size for size in (len(y), 1, 2, 4)]) * 0.3
+    batch = bg.fit_many(case.model, X, y, weights=weights, method=method)
+    refused = refusals_of_fits(case.model, X, y, weights, method, batch.schema)
+    assert {index: (type(refusal), str(refusal)) for index, refusal in batch.refused.items()} == refused
+
+
+def test_a_fit_without_an_answer_costs_its_own_set():
+    X, y = [[True], [False], [True], [True]], ["a", "a", "b", "b"]
+    model, schema = bg.NaiveBayes(class_prior=[0.5, 0.5]), bg.Schema(classes=["a", "b"])
+    weights = [[1, 1, 1, 1], [1, 1, 0, 0], [3, 1, 1, 2]]  # of class "b" nothing is counted: Beta(1, 1) has no mode
+    batch = bg.fit_many(model, X, y, weights=weights, method=bg.Exact(), schema=schema)
+    with pytest.warns(bg.BayesgenWarning, match=r"Data set 1: .*'mode'.*NaN. Block .*class 'b', column 'x0'"):
+        answer = bg.predict(batch, X[:2], rule=bg.PlugIn("mode"))
+    assert not batch.refused and np.isnan(answer.probabilities[1]).all()
+    for index in (0, 2):
+        close(answer.probabilities[index], bg.predict(batch[index], X[:2], rule=bg.PlugIn("mode")).probabilities)
+    assert np.isfinite(bg.predict(batch, X[:2], rule=bg.BMA()).probabilities).all()
+    with pytest.raises(bg.FitError, match=r"no unique posterior mode at class 'b'"):
+        bg.predict(bg.fit_many(model, X, y, weights=weights[1:2] * 3, method=bg.Exact()), X[:2], rule=bg.PlugIn("mode"))
 
 
 RULES = {"mean": bg.PlugIn(), "mode": bg.PlugIn("mode"), "bma": bg.BMA()}
