@@ -28,15 +28,23 @@ CHECKED = [
     "bayesgen.families",
     *(f"bayesgen.program.{name}" for name in INNER),
     "bayesgen.posteriors",
-    *(f"bayesgen.prediction.{name}" for name in ("answer", "batches")),
+    *(f"bayesgen.prediction.{name}" for name in ("answers", "batches")),
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),
-    *(f"bayesgen.concepts.{name}" for name in ("class_index", "hypothesis_classes", "prior")),
+    *(f"bayesgen.concepts.{name}" for name in ("hypothesis_classes", "prior")),
 ]
 REQUESTED = os.environ.get("BAYESGEN_CHECK_TYPES") == "1"
 
 
 def install() -> None:
-    """Has the modules checked that are imported from now on."""
+    """Has the modules checked that are imported from now on.
+
+    Raises:
+        ModuleNotFoundError: a name of CHECKED that is no module, of which nothing would be checked.
+    """
+    for name in CHECKED:
+        path = PACKAGE.parent.joinpath(*name.split("."))
+        if not (path.is_dir() or path.with_suffix(".py").exists()):
+            raise ModuleNotFoundError(f"There is no module {name!r}, whose types are to be checked.")
     jaxtyping.install_import_hook(CHECKED, "type_checker.check")
     # Between functions that are checked lie frames of the checkers: warnings point past them, at the user's line.
     checkers = str(pathlib.Path(jaxtyping.__file__).parent), "<@beartype("

@@ -127,7 +127,7 @@ class Binned(Kind):
         if self.is_resolved:
             return self
         order = np.argsort(values, kind="stable") if weights is not None else None
-        ordered = np.sort(values) if order is None else values[order]
+        ordered = (np.sort(values) if order is None else values[order]).astype(np.float64)
         sizes = None if weights is None or order is None else weights[order]
         edges = self.edges or (-math.inf, *_cuts(ordered, sizes, self.num_bins, column), math.inf)
         tails = self.tails or _tails(np.asarray(edges), ordered, sizes, column)
@@ -219,8 +219,8 @@ def _check_ends(numbers: np.ndarray, observed: np.ndarray | None, columns: Mappi
     for index, (column, bins) in enumerate(columns.items()):
         if bins.edges is None or bins.tails is None or all(bins.tails):
             continue
-        cells = numbers[:, index]
-        outside = (bins.tails[0] == 0) & (cells < bins.edges[0]) | (bins.tails[1] == 0) & (cells > bins.edges[-1])
+        cells, first, last = numbers[:, index], np.float64(bins.edges[0]), np.float64(bins.edges[-1])
+        outside = (bins.tails[0] == 0) & (cells < first) | (bins.tails[1] == 0) & (cells > last)
         outside = outside if observed is None else outside & observed[:, index]
         if outside.any():
             row = int(np.argmax(outside))
@@ -292,7 +292,7 @@ def _cuts(
     sums = np.concatenate([[0.0], upto])
     first = (below > 0) & ((above == size) | (wanted - sums[below] < sums[above] - wanted))
     places = np.unique(np.where(first, below, above))
-    lower, upper = (ordered[at].astype(np.float64) for at in (places - 1, places))
+    lower, upper = ordered[places - 1], ordered[places]
     halfway = lower + (upper / 2 - lower / 2)
     return tuple(np.where(halfway > lower, halfway, upper).tolist())
 

@@ -288,7 +288,8 @@ def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> 
     if highest - lowest >= 1 << 16 or values.min() < lowest or values.max() > highest:
         return None
     places = (integers - lowest).astype(np.int64)
-    codes = np.subtract(values, lowest, dtype=np.int64, casting="unsafe")  # all values are in range
+    start = np.uint64(lowest % 2**64).astype(np.int64)  # differences are exact modulo 2^64, and all values are in range
+    codes = np.subtract(values, start, dtype=np.int64, casting="unsafe")
     if np.array_equal(places, np.arange(len(categories))):
         return codes
     lookup = np.full(highest - lowest + 1, UNKNOWN, np.int64)

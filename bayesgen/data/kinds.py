@@ -137,8 +137,12 @@ class Kind(abc.ABC):
         """The cells of columns of this class as numbers. DataError: cells that are not of the kind."""
 
     def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n ..."]) -> Decoded:
-        """The inverse of `encode` for a column. DataError: invalid codes."""
+        """The inverse of `encode` for a column; the most probable value of a probability. DataError: invalid codes."""
         return values
+
+    def check_decodable(self, column: str, values: Num[np.ndarray, "n ..."]) -> None:
+        """DataError: numbers that are no values of the kind, where `decode` takes expected values too."""
+        return None
 
     def num_values(self, num_categories: int) -> int | None:
         """The number of values, or bins, of a column with so many categories; None where it is not finite."""

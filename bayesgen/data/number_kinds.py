@@ -32,6 +32,13 @@ class Numbers(Kind):
         cells = columns.table.matrix(columns.places)
         return encode_numbers(cells, columns.names, self, takes_unknown=columns.takes_unknown)
 
+    def check_decodable(self, column: str, values: Num[np.ndarray, "n ..."]) -> None:
+        """DataError: the first number that breaks the rule of the kind, by row."""
+        wrong = np.zeros(values.shape, bool) if self.rule is None else ~self.rule.holds(values)
+        if self.rule is not None and wrong.any():
+            row = int(np.argwhere(wrong)[0, 0])
+            raise DataError(f"Column {column!r}: {values[wrong][0]:g} in row {row} is not {self.rule.words}.")
+
 
 @final
 @dataclass(frozen=True)

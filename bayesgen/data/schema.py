@@ -198,7 +198,9 @@ class Schema:
         ['ca', 'bbb']
         """
         check_known([column], self._resolved_columns(), self.named)
-        return self.kind_of(column).decode(column, self.categories.get(column, ()), np.asarray(values))
+        kind, codes = self.kind_of(column), np.asarray(values)
+        kind.check_decodable(column, codes)
+        return kind.decode(column, self.categories.get(column, ()), codes)
 
     def encode_labels(self, y: Values, name: str = "y") -> np.ndarray:
         """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.

@@ -304,5 +304,7 @@ def _cells(
         for index, (column, name) in enumerate(zip(columns, names, strict=True)):
             places = np.flatnonzero(~np.asarray(rows.observed[block.name][:, index]))
             if len(places):
-                cells[name] = (places, np.asarray(schema.decode(column, found[block.name][draw, places, index])))
+                kind, categories = schema.kind_of(column), schema.categories.get(column, ())
+                imputed_cells = kind.decode(column, categories, found[block.name][draw, places, index])
+                cells[name] = (places, np.asarray(imputed_cells))
     return cells

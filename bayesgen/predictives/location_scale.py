@@ -122,11 +122,12 @@ class StudentTPredictive(LocationScale):
         Source: Jordan, Krüger & Lerch (2019), Evaluating probabilistic forecasts with scoringRules, appendix A.
         """
         z, df = np.broadcast_arrays((values - self.loc) / self.scale, self.df)
-        margin = 1e-4  # distance from one degree of freedom within which the terms of the closed form cancel
+        margin = 1e-5  # distance from one degree of freedom within which the terms of the closed form cancel
         near_one = np.abs(df - 1) < margin
-        limit = sum(_standard_crps(z, np.full_like(df, 1 + side * margin)) for side in (-1, 1)) / 2
+        below, above = (_standard_crps(z, np.full_like(df, 1 + side * margin)) for side in (-1, 1))
+        between = below + (above - below) * (df - (1 - margin)) / (2 * margin)
         elsewhere = _standard_crps(z, np.where((df > 0.5) & ~near_one, df, 2.0))
-        return self.scale * np.where(df > 0.5, np.where(near_one, limit, elsewhere), np.inf)
+        return self.scale * np.where(df > 0.5, np.where(near_one, between, elsewhere), np.inf)
 
     def standard_draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "*shape"]:
         return rng.standard_t(self.df, shape)

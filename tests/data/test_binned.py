@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.preprocessing import KBinsDiscretizer
 
 import bayesgen as bg
-from bayesgen.data import PositionalNames, read_table
+from bayesgen.data import Binned, PositionalNames, read_table
 from bayesgen.errors import BayesgenWarning, DataError
 
 INF = np.inf
@@ -230,3 +230,16 @@ def test_numbers_beyond_ends_without_tails_are_refused_by_column_and_row():
     with pytest.raises(DataError, match=r"'age' has -1 at row 1, beyond the ends of its bins, 0 and 120"):
         bg.predict(fit, {"age": [5, -1], "size": [1.0, 2.0]}, rule=bg.BMA())
     assert np.isfinite(bg.predict(fit, {"age": [np.nan], "size": [1.0]}, rule=bg.BMA()).log_marginal).all()
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e30, 1e38])
+def test_columns_of_single_precision_have_the_bins_of_their_numbers_in_double_precision(unit, rng):
+    X, y = (rng.normal(size=(97, 2)).clip(-3, 3) * unit).astype(np.float32), np.arange(97) % 2
+    model = bg.NaiveBayes({"real": bg.DirichletHistogram(5)})
+    single, double = (bg.fit(model, cells, y, method=bg.Exact()) for cells in (X, X.astype(np.float64)))
+    assert single.schema.kinds == double.schema.kinds
+    np.testing.assert_allclose(single.log_evidence, double.log_evidence, rtol=1e-12)
+    ends = bg.Schema(kinds={"x0": Binned(edges=[-1.0, 0.0, 0.1], tails=(1.0, 0.0))})
+    for cells in (np.array([[0.1], [0.0]], np.float32), np.array([[np.float32(0.1)], [0.0]], np.float64)):
+        with pytest.raises(DataError, match="beyond the ends"):  # the nearest number of single precision is above 0.1
+            bg.fit(bg.NaiveBayes(), cells, [0, 1], method=bg.Exact(), schema=ends)

@@ -167,3 +167,16 @@ def test_numbers_that_look_like_a_quantity_are_warned_of_with_what_to_fit(y):
 @pytest.mark.parametrize("y", CLASSES.values(), ids=CLASSES)
 def test_other_labels_are_classes_without_a_word(y):
     assert len(Schema.infer(np.zeros((len(y), 1)), y).classes) >= 2
+
+
+@pytest.mark.parametrize("start", [-(2**63), -3, 2**31 - 2, 2**63 - 5, 2**63 + 1, 2**64 - 9])
+def test_codes_of_integers_at_the_ends_of_their_types(start):
+    places = np.array([3, 0, 8, 3, 5])
+    values = [start + place for place in places.tolist()]
+    dtypes = [dtype for dtype in (np.int64, np.uint64) if np.iinfo(dtype).min <= min(values)]
+    dtypes = [dtype for dtype in dtypes if max(values) <= np.iinfo(dtype).max]
+    assert dtypes
+    for dtype in dtypes:
+        for categories in (range(start, start + 9), [start + place for place in (8, 5, 0, 3)]):
+            expected = [list(categories).index(value) for value in values]
+            assert codes_among(np.array(values, dtype), tuple(categories), "y", "", "").tolist() == expected

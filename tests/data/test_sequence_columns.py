@@ -316,7 +316,13 @@ def test_what_is_encoded_is_decoded():
 
 @pytest.mark.parametrize("wrong", [-1, 2, 0.5, np.nan])
 def test_codes_of_no_category_are_not_decoded(wrong):
-    schema = Schema.infer({"sky": ["grey", "blue"], "word": ["ab", "b"]}, kinds={"word": "sequence"})
+    columns = {"sky": ["grey", "blue"], "windy": [True, False], "visits": [3, 4], "word": ["ab", "b"]}
+    schema = Schema.infer(columns, kinds={"word": "sequence", "visits": "count"})
+    with pytest.raises(DataError, match=f"'windy': {wrong} in row 1 is not True or False"):
+        schema.decode("windy", [0, wrong])
+    if wrong != 2:
+        with pytest.raises(DataError, match=f"'visits': {wrong} in row 1 is not a whole number"):
+            schema.decode("visits", [0, wrong])
     with pytest.raises(DataError, match=f"'sky': {wrong} in row 1, is no code: they are 0 to 1"):
         schema.decode("sky", [0, wrong])
     if wrong != -1:

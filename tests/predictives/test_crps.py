@@ -44,7 +44,7 @@ def test_the_score_of_normals_is_the_integral():
     np.testing.assert_allclose(NORMAL.crps(Y), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("df", [0.8, 1.0, 1.3, 4.7, 60.0])
+@pytest.mark.parametrize("df", [0.8, 0.9999, 1.0, 1.000004, 1.00005, 1.3, 4.7, 60.0])
 def test_the_score_of_student_ts_is_the_integral_even_where_they_have_no_mean(df):
     expected = [integrated(stats.t(df, 2.0, 0.7), y) for y in Y]
     np.testing.assert_allclose(student_t(df).crps(Y), expected, rtol=1e-7)
