@@ -26,6 +26,7 @@ SAMPLE = 4 * CACHE_ROWS  # rows of which a basis is chosen; the others are seen 
 MOST, PASSES = 256, 3  # rows of a basis, and passes over all rows
 # relative to their size at arbitrary latents; in between, what rows multiply by latents may be lost by its unit
 LEAST_ROUNDING, ROUNDING_OF_MEANS = 1e-14, 1e-12
+ROUNDING_OF_SUMS = 1e-8  # at other latents than those that a basis is chosen by
 FAR = 10.0  # coefficients of a row that had better be in the basis
 
 
@@ -93,7 +94,7 @@ def _of_site(program: Program, site: str, rows: Rows) -> OfCrossProducts | None:
         vectors, limit = _vectors_of(means, num_draws, rows), min(most, num_draws - 2)
         basis = _basis_of_sample(vectors, rows)
         if 0 < len(basis.places) <= limit:
-            return _products(basis, vectors, site, rows, limit)
+            return _products(basis, vectors, means, site, rows, limit)
         if not len(basis.places) or limit == most:
             break
         num_draws *= 2
@@ -107,7 +108,7 @@ def _vectors_of(means: Means, num_draws: int, rows: Rows) -> Callable[[Rows], Fl
     """
 
     def vectors(part: Rows) -> Float[np.ndarray, "n L"]:
-        return means(part, num_draws).reshape(part.num_rows, -1)
+        return means.at_arbitrary(part, num_draws).reshape(part.num_rows, -1)
 
     units = np.abs(vectors(rows.take(_some(rows, FEWEST)))).max(0)
     return lambda part: vectors(part) / np.where(units > 0, units, 1.0)
@@ -162,16 +163,34 @@ def _basis_of_sample(means: Callable[[Rows], Float[np.ndarray, "n L"]], rows: Ro
     return _Basis.of(few, means(rows.take(few))).read(many, means(rows.take(many)))[0]
 
 
+def _are_sums(
+    means: Float[np.ndarray, "n ..."], coefficients: Float[np.ndarray, "n p"], basis_means: Float[np.ndarray, "p ..."]
+) -> bool:
+    """Whether means are those of the basis by these coefficients, but for rounding; also where they are not finite."""
+    errors = np.abs(means - np.tensordot(coefficients, basis_means, 1))
+    return not (errors > ROUNDING_OF_SUMS * np.abs(basis_means).max(0)).any()
+
+
 def _products(
-    basis: _Basis, means: Callable[[Rows], Float[np.ndarray, "n L"]], site: str, rows: Rows, most: int
+    basis: _Basis,
+    vectors: Callable[[Rows], Float[np.ndarray, "n L"]],
+    means: Means,
+    site: str,
+    rows: Rows,
+    most: int,
 ) -> OfCrossProducts | None:
-    """The cross products of all rows; None where these have no basis of so many rows."""
+    """The cross products of all rows; None where these have no basis of so many rows.
+
+    Neither are there any where the means at latents that did not choose the basis are not those that it gives.
+    """
     observed = rows.observed.get(site, np.ones(rows.values[site].shape, bool))
     known = np.where(observed, rows.values[site], 0.0)
     typical = known.sum(0) / np.maximum(observed.sum(0), 1)
 
-    def of_chunk(part: slice) -> tuple[_Basis, Summary]:
-        read, coefficients = basis.read(np.arange(part.start, part.stop), means(rows.take(part)))
+    def of_chunk(part: slice) -> tuple[_Basis, Summary, bool]:
+        chunk = rows.take(part)
+        read, coefficients = basis.read(np.arange(part.start, part.stop), vectors(chunk))
+        is_mean = _are_sums(means.at_others(chunk), coefficients, basis_means)
         summary = LINEAR_NORMAL.summarize(
             known[part] - np.tensordot(coefficients, reference, 1),
             np.zeros(len(coefficients), int),
@@ -180,12 +199,15 @@ def _products(
             observed=observed[part] if site in rows.observed else None,
             measure={"features": coefficients},
         )
-        return read, summary
+        return read, summary, is_mean
 
     for _ in range(PASSES):
+        basis_means = means.at_others(rows.take(basis.places))
         reference = np.where(observed[basis.places], known[basis.places], typical)
-        wider, summaries = zip(*in_threads(of_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
+        wider, summaries, are_means = zip(*in_threads(of_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
         others = [other for other in wider if other is not basis]
+        if not others and not all(are_means):
+            return None
         if not others:
             few = dataclasses.replace(rows.take(basis.places), observed={}, weights=None)
             return OfCrossProducts(

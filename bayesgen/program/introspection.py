@@ -20,7 +20,7 @@ from .arbitrary import arbitrary_numbers
 from .discovery import discover
 from .indexing import CovariateIndexes
 from .recognition import Recognition
-from .separable import BLOCK, separable
+from .separable import BLOCK, FEW_LATENTS, separable
 from .structure import Arrays, Means, Plan, Program, Structure
 from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
 
@@ -144,30 +144,34 @@ class Introspection:
             return self._traces.at(CACHE_ROWS, ())
 
     def separable_means(self, name: str, num_rows: int) -> Means | None:
-        """Means of a normal site of so many rows at arbitrary latents; None where these do not decide its distribution.
+        """Means of a normal site of so many rows; None where these do not decide its distribution.
 
         They do where its means are sums of products of what latents and what rows make, and its scale is of latents
         alone.
         """
         if name not in self._separable:
             return None
-        traced, compiled = self._separable[name]
+        mean, traced, compiled = self._separable[name]
         function = traced if num_rows < COMPILED_FROM * CACHE_ROWS else compiled
+        with jax.enable_x64(True):
+            latents = self._traces.draw(arbitrary_numbers(1)).latents
 
-        def means(rows: Rows, num_draws: int) -> Float[np.ndarray, "n draws ..."]:
+        def means_of(draws: Float[np.ndarray, "blocks draws"], *known: Any) -> Float[np.ndarray, "n draws ..."]:
+            return np.moveaxis(np.concatenate([function(block, *known) for block in draws]), 0, 1)
+
+        def at_others(*known: Any) -> Float[np.ndarray, "n draws ..."]:
+            return np.concatenate([means_of(FEW_LATENTS, *known), mean(latents, *known)[:, None]], axis=1)
+
+        def at_arbitrary(rows: Rows, num_draws: int) -> Float[np.ndarray, "n draws ..."]:
             draws = np.arange(float(num_draws)).reshape(-1, BLOCK)
+            return self._over_rows(functools.partial(means_of, draws), rows, rows.codes)
 
-            def of_rows(*known: Any) -> Float[np.ndarray, "n draws ..."]:
-                return np.moveaxis(np.concatenate([function(block, *known) for block in draws]), 0, 1)
-
-            return self._over_rows(of_rows, rows, rows.codes)
-
-        return means
+        return Means(at_arbitrary, lambda rows: self._over_rows(at_others, rows, rows.codes))
 
     @functools.cached_property
-    def _separable(self) -> dict[str, tuple[Traced, Callable[..., Any]]]:
-        """Site -> its separable means, evaluated by NumPy, and compiled."""
-        found: dict[str, tuple[Traced, Callable[..., Any]]] = {}
+    def _separable(self) -> dict[str, tuple[Traced, Traced, Callable[..., Any]]]:
+        """Site -> its means, and its separable means, evaluated by NumPy, and compiled."""
+        found: dict[str, tuple[Traced, Traced, Callable[..., Any]]] = {}
         with jax.enable_x64(True):
             classes, sources, traces = self._traces.classes, self._traces.sources.learned, self._traces
             for name in set(self.plan.rowwise) & classes.likelihoods.keys() - classes.unsummarized.keys():
@@ -182,7 +186,7 @@ class Introspection:
                 covariates = arbitrary_covariates(traces.program, CACHE_ROWS)
                 traced = separable(mean, latents, rows, np.zeros(CACHE_ROWS, int), covariates)
                 if traced is not None:
-                    found[name] = traced, jax.jit(traced.traceably)
+                    found[name] = mean, traced, jax.jit(traced.traceably)
         return found
 
     def _at_rows(self, choose: Callable[[Findings], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:

@@ -20,7 +20,9 @@ from bayesgen.typing import Array
 from .traces import shaped
 
 BLOCK = 16  # draws of arbitrary latents that are evaluated together
-DECADES = 8.0  # of the sizes of arbitrary numbers, up and down
+FEW_LATENTS = -np.arange(1.0, BLOCK + 1).reshape(1, BLOCK)  # draws at which most latents are zero
+# of the sizes of arbitrary numbers, up and down: few at every other draw, which keeps digits where units are alike
+DECADES, FEW_DECADES = 8.0, 1.0
 # operations whose results are sums of products of entries of their operands, and those of their operands that may not
 # depend on latents: indexes and conditions
 _SEPARABLE: Mapping[str, slice] = {
@@ -80,16 +82,21 @@ class _Reader(Interpreter[_Term]):
         return _Term(value)
 
     def arbitrary(self, variable: Var) -> _Term:
-        """A function of latents, replaced by positive numbers of all sizes; by zeros where its values are not real.
+        """A function of latents, replaced by positive numbers; by zeros where its values are not real.
 
-        So that what rows multiply by any of them decides the means at some draws, whatever the units of rows are.
+        These are of all sizes, so that what rows multiply by any of them decides the means at some draws, whatever the
+        units of rows are. At draw 0 all are zero, so that what rows multiply by no latent is seen alone; at negative
+        draws most are, so that what rows multiply by few latents is.
         """
         shape, dtype = shaped(variable).shape, shaped(variable).dtype
         if dtype.kind != "f":
             return _Term(jnp.zeros(shape, dtype), of_latents=True)
         frequency, phase = self._random.uniform(0, 2 * math.pi, (2, *shape))
-        size = jnp.mod(frequency * self._draw + phase, 2 * math.pi) / math.pi - 1
-        return _Term(10.0 ** (DECADES * size), of_latents=True)
+        quantile = jnp.mod(frequency * self._draw + phase, 2 * math.pi) / (2 * math.pi)
+        decades = jnp.where((self._draw < 0) | (self._draw % 2 == 0), FEW_DECADES, DECADES) * (2 * quantile - 1)
+        share = jnp.maximum(2.0 ** (self._draw / 2), 0.5 if math.prod(shape) == 1 else 0.0)  # that is not zero
+        is_zero = (self._draw == 0) | (quantile > share)
+        return _Term(jnp.where(is_zero, 0.0, 10.0**decades).astype(dtype), of_latents=True)
 
     def made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)
@@ -99,7 +106,12 @@ class _Reader(Interpreter[_Term]):
                 self.arbitrary(variable)._replace(of_rows=of_rows, is_separable=not of_rows)
                 for variable in equation.outvars
             ]
-        made = equation.primitive.bind(*(term.value for term in operands), **equation.params)
+        made: Any
+        if equation.primitive.name == "div" and operands[1].of_latents:  # a product with a function of latents
+            is_zero = (self._draw == 0) | (operands[1].value == 0)
+            made = operands[0].value * jnp.where(is_zero, 0.0, 1 / operands[1].value)
+        else:
+            made = equation.primitive.bind(*(term.value for term in operands), **equation.params)
         values = made if equation.primitive.multiple_results else [made]
         return [_Term(value, of_latents, of_rows) for value in values]
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -208,7 +208,18 @@ class Plan:
 
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
-Means: TypeAlias = Callable[[Rows, int], Float[np.ndarray, "n draws ..."]]  # of rows, at so many arbitrary latents
+
+
+class Means(NamedTuple):
+    """Means of a normal site, functions of rows.
+
+    Attributes:
+        at_arbitrary: at so many arbitrary latents.
+        at_others: at latents of which most are zero, and at some about the means of the prior.
+    """
+
+    at_arbitrary: Callable[[Rows, int], Float[np.ndarray, "n draws ..."]]
+    at_others: Callable[[Rows], Float[np.ndarray, "n draws ..."]]
 
 
 class Program(abc.ABC):
@@ -252,7 +263,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def separable_means(self, site: str, num_rows: int) -> Means | None:
-        """Means of a normal site of so many rows at arbitrary latents; None where other things decide its scale."""
+        """Means of a normal site of so many rows, which are sums of products; None where they are not."""
 
     @abc.abstractmethod
     def replace(self, **values: Any) -> Self:

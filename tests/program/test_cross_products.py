@@ -90,6 +90,21 @@ def heavy(n, *, X):
         sample("y", dist.StudentT(3.0, a * X[:, 0], 1.0))
 
 
+def offset(n, *, X, known, extra):
+    """A term that no latent multiplies, in units far below those of the others."""
+    slopes, shift = sample("slopes", normal(0, 1).expand([10]).to_event(1)), sample("shift", normal(0, 1))
+    scale = sample("scale", dist.HalfNormal(1))
+    in_rows(n, "y", known + shift * extra + X @ slopes / scale, 0.5)
+
+
+MANY = RANDOM.normal(size=(N, 10))
+
+
+def with_offset(units):
+    """Columns in these units, of which half may be in units of their own, and what is known beside them."""
+    return {"X": MANY * units, "known": 3 * X[:, 1], "extra": X[:, 0], "y": Y}
+
+
 def repeated(first, size):
     """Columns of which the last is constant, or the same as the first one."""
     return np.column_stack([X[:, :2], np.ones(N) if size else first])
@@ -105,6 +120,8 @@ CASES = {
     "the same column twice": (linear, {"X": repeated(X[:, 0], 0), "y": Y}, None, {"y": 3}),
     "units far apart": (linear, {"X": X * [1e12, 1.0, 1e-2], "y": Y}, None, {"y": 4}),
     "one row far away": (linear, {"X": FAR, "y": Y}, None, {"y": 4}),
+    "an offset in small units": (offset, with_offset(1e6), None, {"y": 12}),
+    "terms lost in the units of others": (offset, with_offset(np.repeat([1e16, 1.0], 5)), None, {}),
     "missing cells": (linear, {"X": X, "y": SOME}, None, {"y": 4}),
     "grouped": (grouped, {"X": X, "group": GROUP, "y": Y}, None, {"y": 2 * GROUPS}),
     "sorted groups": (grouped, {"X": X, "group": np.sort(GROUP), "y": Y}, None, {"y": 2 * GROUPS}),
@@ -137,7 +154,7 @@ def densities(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_log_density_and_its_gradient_are_those_of_all_rows(name):
-    expected = CASES[name][3]
+    function, rows, _, expected = CASES[name]
     with jax.enable_x64(True):
         (of_rows, of_few), terms = densities(name)
         assert {t.site: t.rows.num_rows for t in terms if isinstance(t, OfCrossProducts)} == expected
@@ -145,9 +162,11 @@ def test_the_log_density_and_its_gradient_are_those_of_all_rows(name):
             return
         rng, found = np.random.default_rng(2), []
         points = rng.normal(size=(3, of_rows.dimension))
+        if function is offset:  # where terms of all units are of one size
+            points[:, :10] /= np.abs(rows["X"]).mean(0)
         for density in (of_rows, of_few):
-            function = Traced.of(jax.value_and_grad(lambda vector, density=density: density(vector)), points[0])
-            found.append([function(point) for point in points])
+            traced = Traced.of(jax.value_and_grad(lambda vector, density=density: density(vector)), points[0])
+            found.append([traced(point) for point in points])
     for (value, slopes), (whole, whole_slopes) in zip(*found[::-1], strict=True):
         np.testing.assert_allclose(value, whole, rtol=1e-9)
         np.testing.assert_allclose(slopes, whole_slopes, rtol=1e-9, atol=1e-9 * np.abs(whole_slopes).max())
