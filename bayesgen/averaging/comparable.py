@@ -85,7 +85,8 @@ def _of_response(fit: Fit, summary: Any) -> dict[str, Fingerprint]:
     basis = None if fit.schema.response is None else fit.schema.response.basis
     if basis is None:
         return found
-    return found | _products(summary, [*(basis.names if basis.transformer is None else [repr(basis.transformer)]), "y"])
+    features = basis.names if basis.transformer is None else [f"{basis.transformer!r} ({basis.stated})"]
+    return found | _products(summary, [*features, "y"])
 
 
 def fingerprints_of_scale(schema: Schema, total_weight: float) -> dict[str, Fingerprint]:

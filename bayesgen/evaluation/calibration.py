@@ -24,7 +24,7 @@ from bayesgen.errors import (
 from bayesgen.fitting import SETS_AT_ONCE, Fit, Method, SetsOfRows, Summaries, fit_many, with_moments
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
-from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, log_joint_draws, read_rows
+from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, content_digest, log_joint_draws, read_rows
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
@@ -285,7 +285,8 @@ def calibrate(
         {name: _fractions(true_values[name], values[name], num_draws, rng) for name in true_values},
         num_draws,
         {name: None if value is None else repr(value) for name, value in stated.items()}
-        | {"n": simulator.num_rows, "simulations": int(simulations), "around": around, "mask": sorted(simulator.mask)},
+        | {"n": simulator.num_rows, "simulations": int(simulations), "around": around, "mask": sorted(simulator.mask)}
+        | {"content": content_digest((simulator, world, method))},  # which tells apart what has one text
     )
 
 

@@ -33,6 +33,7 @@ from bayesgen.prediction import (
     Target,
     predict,
 )
+from bayesgen.program import content_digest
 from bayesgen.records import by_content
 from bayesgen.typing import Data, Seed, Shaped, Values
 
@@ -306,12 +307,25 @@ def compare(
         config={
             "models": {name: repr(model) for name, model in by_name.items()},
             "methods": [[repr(method), repr(rule)] for method, rule in pairs],
+            "contents": contents(by_name, pairs, schema=schema),
             "seed": seed if isinstance(seed, int) else repr(seed),
             "train_rows": train_rows,
             "test_rows": num_rows,
         },
         versions=versions(),
     )
+
+
+def contents(models: Mapping[str, Any], pairs: Sequence[Pair], **settings: Any) -> dict[str, Any]:
+    """Digests of models, of (method, rule) pairs and of settings, which tell apart what has one text, such as arrays.
+
+    None where a content cannot be known: see `content_digest`.
+    """
+    return {
+        "models": {name: content_digest(model) for name, model in models.items()},
+        "pairs": [[content_digest(method), content_digest(rule)] for method, rule in pairs],
+        **{name: content_digest(setting) for name, setting in settings.items()},
+    }
 
 
 def _by_type(models: Any) -> dict[str, Any]:

@@ -25,9 +25,21 @@ from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
-from .comparison import TRUTH, Pair, as_json, asked_for, by_pair, is_map, names_of, plain, target_of, versions
+from .comparison import (
+    TRUTH,
+    Pair,
+    as_json,
+    asked_for,
+    by_pair,
+    contents,
+    is_map,
+    names_of,
+    plain,
+    target_of,
+    versions,
+)
 from .figures import learning_curves
-from .training_sets import TrainingSets, attempted, stated, subsets, worlds
+from .training_sets import TrainingSets, attempted, subsets, worlds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -199,7 +211,8 @@ def study(
         schema: declarations for the columns.
         seed: integer or JAX key, of the training sets and the fits.
         out: a folder: config.json, and in `units` the finished rows of each model, method and size. A study that was
-            stopped goes on there.
+            stopped goes on there, with the same versions of Python and the libraries; models and data are known by
+            their content, the numbers in arrays and what functions read included.
         progress: whether to show progress on standard error; None means in a terminal.
 
     Standard errors are over repeats. Random subsets of one data set share rows, so that errors over them are not errors
@@ -208,7 +221,8 @@ def study(
     A pair that refuses a training set is a row with the message of the refusal.
 
     Raises:
-        DataError: sizes that a class cannot give; a folder of another study; neither data nor a program.
+        DataError: sizes that a class cannot give; a folder of another study, or of a study by other versions or of
+            what cannot be known by content; neither data nor a program.
 
     >>> import bayesgen as bg
     >>> data = bg.load_dataset("iris")
@@ -243,8 +257,9 @@ def study(
         source = subsets(next(iter(by_name.values())), X, y, schema=schema, **drawn, test=test, seed=seed)
     config = plain(
         {
-            "models": {name: stated(model) for name, model in by_name.items()},
+            "models": {name: repr(model) for name, model in by_name.items()},
             "pairs": [[repr(method), repr(rule)] for method, rule in asked],
+            "contents": contents(by_name, asked, schema=schema, simulate=simulate),
             **drawn,
             "schema": repr(schema),
             "seed": seed if isinstance(seed, int) else repr(seed),
@@ -258,13 +273,14 @@ def study(
 
 
 def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
-    """The folder of the units of a study with these settings.
+    """The folder of the units of a study with these settings, by these versions.
 
     Raises:
         DataError: a folder of another study, or of something else, which is left as it is.
     """
     settings = folder / "config.json"
-    if not settings.exists():
+    config, is_old = {**config, "versions": versions()}, settings.exists()
+    if not is_old:
         if folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
             raise DataError(f"{folder} has files and no study. Name an empty or a new folder.")
         _written(settings, as_json(config) + "\n")
@@ -273,12 +289,28 @@ def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
     except (ValueError, TypeError):  # no JSON, or none of a study
         found = {}
     if found != config:
-        differing = [name for name in config if found.get(name) != config[name]]
+        differing = [name for name in config if name != "contents" and found.get(name) != config[name]]
+        before = found.get("contents", {})
+        differing += [f"contents of {name}" for name, now in config["contents"].items() if before.get(name) != now]
         raise DataError(
             f"{folder} holds another study: {', '.join(differing) or 'its settings'} differ. Name another folder; this "
             "one is left as it is."
         )
+    unknown = [name for name, digests in config["contents"].items() if not _are_known(digests)]
+    if is_old and unknown:
+        raise DataError(
+            f"{folder} holds a study, and whether it is this one cannot be told: the content of its "
+            f"{' and '.join(unknown)} is not known, as where functions read files, the clock, or what cannot be "
+            "pickled. Name another folder; this one is left as it is."
+        )
     return folder / "units"
+
+
+def _are_known(digests: Any) -> bool:
+    """Whether none of the digests of `contents` is None."""
+    if isinstance(digests, Mapping | list):
+        return all(map(_are_known, digests.values() if isinstance(digests, Mapping) else digests))
+    return digests is not None
 
 
 def _kept(path: Path | None, make: Callable[[], Records]) -> Records:

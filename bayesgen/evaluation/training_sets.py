@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from bayesgen.data import Schema, Table, category_array, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import Fit, FitBatch, fit, fit_many, read_sets
 from bayesgen.prediction import ClassPrediction, Places, normalize
-from bayesgen.program import GenerativeProgram, Recipe
+from bayesgen.program import GenerativeProgram, Recipe, content_digest
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Int, PRNGKeyArray, Seed, Values
 
@@ -154,11 +153,10 @@ def subsets(
     by_group = np.take_along_axis(order, np.argsort(groups[order], axis=1, kind="stable"), axis=1)
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, by_group, np.concatenate([*map(np.arange, np.bincount(groups))])[None], axis=1)
-    rows = [sets.rows, *([] if own_test is None else [sets.model.read_rows(sets.schema, own_test)])]
     stated = test if own_test is None else f"{own_test.num_rows} rows given"
     return Subsets(
         repeats,
-        {"rows": table.num_rows, "data_sha256": _digest(rows), "test": stated},
+        {"rows": table.num_rows, "data_sha256": content_digest([_cells(table), _cells(own_test)]), "test": stated},
         f"Standard errors are over {repeats} random subsets of one data set, which share rows: they are not errors "
         "over new data.",
         table,
@@ -188,15 +186,15 @@ def _check_sizes(counts: Int[np.ndarray, " K"], names: Sequence[Any], sizes: Seq
             )
 
 
-def _digest(rows: Any) -> str:
-    """SHA-256 of the arrays of rows, sparse ones included."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(rows):
-        arrays = (leaf.data, leaf.indices, leaf.indptr) if hasattr(leaf, "indptr") else (leaf,)
-        for array in map(np.asarray, arrays):
-            digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
-    return digest.hexdigest()
+def _cells(table: Table | None) -> tuple[Any, ...] | None:
+    """The cells of a table with the names of their columns, and the labels; None without a table."""
+    if table is None:
+        return None
+    if table.sparse:
+        matrix: Any = table.matrix(table.names)
+        return matrix.shape, matrix.data, matrix.indices, matrix.indptr, table.labels
+    names = tuple(table.names)
+    return names, [table.sequences(name) for name in names], table.labels
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -282,7 +280,7 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
     _, tested = simulated(test or 1000, second, latents)
     return Worlds(
         repeats,
-        {"simulate": stated(program), "data_sha256": _digest([training, tested]), "test": test or 1000},
+        {"simulate": repr(program), "data_sha256": content_digest([training, tested]), "test": test or 1000},
         f"Standard errors are over {repeats} processes drawn from the prior, with data of their own.",
         program,
         latents,
@@ -290,8 +288,3 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
         tested,
         rows_per_size,
     )
-
-
-def stated(model: Any) -> str:
-    """A model in words, with what tells a program of one's own from others."""
-    return f"{model!r} {model.fingerprint()}" if isinstance(model, GenerativeProgram) else repr(model)

@@ -81,7 +81,12 @@ class Fit(TrainedProgram, Generic[Labelled]):
         return block.of_column(column, self.parameters)
 
     def log_joint(
-        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: list[int] | Int[np.ndarray, " m"] | None = None
+        self,
+        X: RowsLike,
+        at: At | Literal["draws"] = "mean",
+        rows: list[int] | Int[np.ndarray, " m"] | None = None,
+        *,
+        seed: Seed = 0,
     ) -> Float[np.ndarray, "*draws n K"]:
         """The table of log-joints, log p(x_i, y = k | Q).
 
@@ -90,6 +95,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
             at: which process Q: "mean" or "mode" of the posterior (a point fit: the point), "draws" for a table of
                 each draw, "predictive" for the exact posterior predictive.
             rows: positions of the rows that are wanted; None for all.
+            seed: integer or JAX key, of the 1,000 draws that at="draws" makes of a posterior in closed form.
 
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
@@ -114,7 +120,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         wanted = wanted if rows is None else wanted.take(rows)
         if at != "draws":
             return self.posterior.log_joint(wanted, at)
-        latents = chains_joined(self.posterior.draws(1000, jax.random.key(0)))
+        latents = chains_joined(self.posterior.draws(1000, as_key(seed)))
         return log_joint_draws(self.program, latents, wanted)
 
     def reduce_draws(

@@ -48,7 +48,7 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
     places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_CANDIDATES), replace=False)
     places = places[np.asarray(rows.frequencies)[places] > 0]
     sample = rows.take(np.sort(places))
-    features_of = _features_of(sample, conjugate)
+    features_of = _features_of(rows, sample, conjugate)
     features = features_of(sample)
     weights: Float[np.ndarray, " candidates"] = np.asarray(sample.frequencies, np.float64)
     if not scipy.sparse.issparse(features):
@@ -83,14 +83,14 @@ def _nearest(
     return nearest
 
 
-def _features_of(sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], FeatureMatrix]:
-    """A function that gives the features of rows, in the units of a sample of them."""
+def _features_of(rows: Rows, sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], FeatureMatrix]:
+    """A function that gives the features of rows, in the units of a sample of them, with all values of categories."""
     families = {} if conjugate is None else {block.name: block.family for block in conjugate.blocks}
     of_sites: dict[str, FeaturesOf] = {}
     for site, values in sample.values.items():
         family = families.get(site)
         if family is not None and family.kind == CATEGORICAL:
-            of_sites[site] = functools.partial(_indicators, num_values=int(values.max()) + 1)
+            of_sites[site] = functools.partial(_indicators, num_values=int(rows.values[site].max()) + 1)
         elif family is not None and family.kind == COUNT:
             of_sites[site] = _roots_of_shares if family.traits.covariate else _roots
         elif hasattr(values, "tocsr"):

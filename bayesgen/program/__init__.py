@@ -14,6 +14,7 @@ from .density import (
     slopes_of_log_odds,
 )
 from .evaluation import at_free, free_of, saturated_sites
+from .fingerprint import content_digest
 from .generative import GenerativeProgram
 from .hidden_states import (
     ResponseValues,
@@ -68,6 +69,7 @@ __all__ = [
     "at_free",
     "average_states",
     "center_and_scale",
+    "content_digest",
     "dispersed",
     "dispersed_starts",
     "finite_reference",

@@ -1,6 +1,7 @@
 """Fingerprints of functions: what their code is, and what it reads."""
 
 import builtins
+import dataclasses
 import dis
 import functools
 import hashlib
@@ -39,6 +40,23 @@ def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
     reading = _Reading()
     content = reading.content(function)
     return content if reading.is_known else None
+
+
+def content_digest(value: object) -> str | None:
+    """A digest that is equal, in all processes, for values of equal content; None where that cannot be known.
+
+    The content of functions is that of `function_fingerprint`; of records of bayesgen, their fields.
+    """
+    reading = _Reading()
+    content = reading.content(value)
+    return _digest(content).hex() if reading.is_known else None
+
+
+def _digest(content: Hashable) -> bytes:
+    """SHA-256 of a fingerprint."""
+    if not isinstance(content, tuple):
+        return hashlib.sha256(as_text(content).encode()).digest()
+    return hashlib.sha256(b"".join(map(_digest, content))).digest()
 
 
 def changed_names(before: Hashable, after: Hashable) -> list[str]:
@@ -99,6 +117,10 @@ class _Reading:
         """The pickled state of an object, the class included."""
         if isinstance(value, Fingerprinted):  # in the state of a program
             return value.content or self._unknown()
+        kind: Any = type(value)
+        if dataclasses.is_dataclass(kind) and _package(kind) == "bayesgen" and kind.__getstate__ is object.__getstate__:
+            # what follows from these fields, such as cached properties, depends on what was asked of the object
+            return kind, self._named({field.name: getattr(value, field.name) for field in dataclasses.fields(kind)})
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # each type has its own way to say that it cannot be pickled

@@ -24,7 +24,7 @@ from scipy.interpolate import BSpline
 from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import BayesgenError, DataError, ModelError
+from bayesgen.errors import BayesgenError, DataError, ModelError, warn
 from bayesgen.program import GenerativeProgram
 from bayesgen.records import fill
 
@@ -327,6 +327,11 @@ def _program(fields: dict[str, Any], functions: Sequence[Callable[..., object]])
         both = [(known[part], fingerprint[part]) for part in known if part in fingerprint]
         differing = [name for one, other in both for name in one | other if one.get(name) != other.get(name)]
         if not differing:
+            if not all(read for read, _ in both):
+                warn(
+                    "Whether this is the program that was fitted is not known: its function reads files, the clock or "
+                    "what cannot be pickled, so that its sites alone were compared."
+                )
             return program
     if functions:
         named = quote_some(differing).replace(repr("its values"), READ)

@@ -106,7 +106,8 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
         path: of the file.
         program: the `GenerativeProgram`, or list of them, of a fit of a program of one's own, whose function a file
             does not hold. It has to be the program that was fitted: its code, what this reads, and its sites are
-            compared; the sites alone where another version of Python saved it. A NumPyro model as written also reads
+            compared; the sites alone where another version of Python saved it, and, with a warning, where what its
+            function reads cannot be known. A NumPyro model as written also reads
             the training rows of an argument that Python or NumPy looks into, as in `np.unique(group)`.
 
     Raises:

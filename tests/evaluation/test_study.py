@@ -1,5 +1,7 @@
 """Studies: each unit is a comparison of the same split, and a study that was stopped goes on."""
 
+import copy
+import importlib
 import importlib.util
 import json
 import signal
@@ -15,10 +17,15 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.preprocessing import FunctionTransformer
 
 import bayesgen as bg
+from bayesgen.evaluation.comparison import versions
 from bayesgen.evaluation.training_sets import subsets
 from bayesgen.evaluation.training_sets import worlds as study_worlds
+from bayesgen.program import content_digest
+
+study_module = importlib.import_module("bayesgen.evaluation.study")
 
 PAIRS = [
     (bg.MLE(), bg.PlugIn()),
@@ -269,6 +276,60 @@ def test_the_folder_of_another_study_is_left_as_it_is(tmp_path):
     with pytest.raises(bg.DataError, match="no study"):
         run(out=tmp_path / "two")
     assert [path.name for path in (tmp_path / "two").iterdir()] == ["notes.txt"]
+
+
+def resumed(folder, model, X=IRIS.X):
+    return bg.study(model, X, IRIS.y, sizes=[6], repeats=1, pairs=PAIRS[3:4], out=folder)
+
+
+def wishart(scale):
+    return bg.GaussianDiscriminant(prior=bg.NormalInverseWishart(np.zeros(4), 1.0, 7.0, scale))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (wishart(np.eye(4)), wishart(9 * np.eye(4))),
+        (bg.NaiveBayes(bg.NormalInverseGamma(np.zeros(4))), bg.NaiveBayes(bg.NormalInverseGamma(np.ones(4)))),
+    ],
+)
+def test_models_with_other_numbers_are_another_study_though_their_texts_are_the_same(first, second, tmp_path):
+    expected = resumed(tmp_path, first).table["log_score"]
+    again = resumed(tmp_path, copy.deepcopy(first))
+    assert (again.table["log_score"] == expected).all()
+    with pytest.raises(bg.DataError, match="holds another study: contents of models differ"):
+        resumed(tmp_path, second)
+
+
+def test_what_tells_a_study_from_others_is_all_that_its_scores_depend_on(tmp_path, monkeypatch):
+    """Starts of EM, names of columns and the versions of libraries, beside models and data."""
+    starts = [np.eye(3)[np.arange(150) % 3], np.eye(3)[np.arange(150) // 50]]
+    digests = [content_digest(bg.MAP(starts=start)) for start in (*starts, starts[0].copy())]
+    assert digests[0] == digests[2] != digests[1]
+    model = MODELS["diag"]
+    resumed(tmp_path, model)
+    with pytest.raises(bg.DataError, match="data_sha256 differ"):
+        resumed(tmp_path, model, IRIS.X.rename(columns=dict(zip(IRIS.X, reversed(IRIS.X.columns), strict=True))))
+    monkeypatch.setattr(study_module, "versions", lambda: versions() | {"bayesgen": "0.0.9"})
+    with pytest.raises(bg.DataError, match="holds another study: versions differ"):
+        resumed(tmp_path, model)
+
+
+def test_a_program_whose_content_is_not_known_is_another_one(tmp_path):
+    numbers = IRIS.X.to_numpy()
+    model = bg.LinearRegression(FunctionTransformer(lambda X: X * float(Path("/dev/null").read_text() or 2.0)))
+    options = {"sizes": [9], "repeats": 1, "out": tmp_path, "pairs": PAIRS[3:4]}
+    bg.study(model, numbers[:, :2], numbers[:, 2], **options)
+    with pytest.raises(bg.DataError, match="whether it is this one cannot be told: the content of its models"):
+        bg.study(model, numbers[:, :2], numbers[:, 2], **options)
+
+
+def test_configurations_tell_priors_apart():
+    rows = [part.iloc[::9] for part in (IRIS.X, IRIS.y)]
+    both = {"one": wishart(np.eye(4)), "other": wishart(9 * np.eye(4))}
+    config = bg.compare(both, *rows, *rows, methods=PAIRS[3:4]).config
+    assert config["models"]["one"] == config["models"]["other"]
+    assert config["contents"]["models"]["one"] != config["contents"]["models"]["other"]
 
 
 def wheel(n):

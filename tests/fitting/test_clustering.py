@@ -18,6 +18,17 @@ def some_groupings(rows, conjugate, num_groups=3, count=4, seed=0):
     return list(itertools.islice(starts.groupings(rows, conjugate, num_groups, np.random.default_rng(seed)), count))
 
 
+def test_categories_that_the_sample_lacks_differ_from_each_other(monkeypatch):
+    """Centres are chosen among some of the rows, and features are of all."""
+    monkeypatch.setattr(starts, "MOST_CANDIDATES", 8)
+    words = np.array(list("ab" * 200 + "cd"), object)[:, None]
+    rows, conjugate = fitted(bg.NaiveBayes(), words)
+    features = starts._features_of(rows, rows.take(np.arange(8)), conjugate)(rows)
+    distances = scipy.spatial.distance.pdist(features[[0, 1, -2, -1]])
+    np.testing.assert_allclose(distances, 1.0, rtol=1e-12)
+    assert len(some_groupings(rows, conjugate)[0]) == 402
+
+
 def fitted(model, X):
     """The rows of X and the blocks of a model of them, by a fit with labels that do not matter."""
     num_rows = X.shape[0] if hasattr(X, "shape") else len(next(iter(X.values())))
@@ -94,7 +105,7 @@ def test_sparse_rows_are_grouped_as_dense_ones(family):
 
 def _places_of_centers(rows, conjugate):
     """Distances of all rows from each other by their features."""
-    features = starts._features_of(rows, conjugate)(rows)
+    features = starts._features_of(rows, rows, conjugate)(rows)
     dense = features.toarray() if scipy.sparse.issparse(features) else features
     return scipy.spatial.distance.pdist(dense)
 

@@ -232,6 +232,12 @@ def test_all_that_an_answer_tells_is_of_the_same_batches_of_draws(exact):
     close(answer.pareto_k[uneven], pareto_k(logs)[uneven], rtol=1e-9)
 
 
+def test_draws_of_a_closed_posterior_follow_the_seed(exact):
+    rows = take(CASE.new, slice(3))
+    tables = [exact.log_joint(rows, at="draws", seed=seed) for seed in (1, 1, 2)]
+    assert (tables[0] == tables[1]).all() and (tables[0] != tables[2]).any()
+
+
 def _spread(anchor, deviations):
     return jnp.ptp(deviations, axis=1).max(0)
 

@@ -192,6 +192,18 @@ def test_training_rows_that_a_model_as_written_reads_are_explained():
         decoded(encoder.nodes, encoder.variables.__getitem__, [other.function])
 
 
+def test_programs_that_cannot_be_told_from_others_are_loaded_with_a_warning():
+    def reading(n, *, x, group):
+        if n < 0:
+            eval("n")
+        return line(n, x=x, group=group)
+
+    encoder = Encoder({})
+    encoder.part(bg.GenerativeProgram(reading), "program")
+    with pytest.warns(bg.BayesgenWarning, match="Whether this is the program that was fitted is not known"):
+        decoded(encoder.nodes, encoder.variables.__getitem__, [reading])
+
+
 def test_code_of_another_python_is_told_by_its_sites(drawn, path, monkeypatch):
     drawn.save(path)
     later = types.SimpleNamespace(version_info=types.SimpleNamespace(major=3, minor=99))
