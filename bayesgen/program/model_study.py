@@ -1,7 +1,7 @@
 """Running a model as it is written, to see which axis is that of the rows and what its arguments are."""
 
 import dataclasses
-import itertools
+import functools
 import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from .conventions import (
 )
 from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, is_array, put_together, with_columns
 from .numpy_reads import Reading
+from .structure import Arrays
 
 FEW = 32  # rows of which one is changed
 
@@ -156,10 +157,6 @@ class RowAxis:
         """The axis in the batch shape of a site: without a plate, the first one."""
         return self.axis if self.plate is not None else -len(message["fn"].batch_shape)
 
-    def position(self, message: Message) -> int:
-        """The axis of the rows of a site's value."""
-        return len(message["fn"].batch_shape) + self.of(message)
-
     def first(self, message: Message, array: Any, event_dim: int) -> Any:
         """An array of a site's shape with the rows first."""
         return np.moveaxis(np.asarray(array), np.ndim(array) - event_dim + self.of(message), 0)
@@ -226,8 +223,8 @@ class Study:
         arrays = {name: np.asarray(value) for name, value in columns.items() if is_array(value)}
         self.arrays = {name: as_number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
-        self.trace, self.observed, found = call.traced(self.leaves, self.arrays, self.readings)
-        self.sources = found.sources("numbers", {name: name for name in self.arrays})
+        self.trace, self.observed, self.found = call.traced(self.leaves, self.arrays, self.readings)
+        self.sources = self.found.sources("numbers", {name: name for name in self.arrays})
         self.local: list[str] = []  # latents of the rows
         self.axes, other = self._axes()
         self._check_latents(other)
@@ -259,7 +256,7 @@ class Study:
         Whole numbers follow the rows only if the model cannot be run with a row more otherwise, and no more of them
         than have to.
         """
-        axes = {name: self._axis_of(name, array.shape) for name, array in self.arrays.items()}
+        axes: dict[str, int | None] = {name: self._axis_of(name) for name in self.arrays}
         counting = [name for name, value in self.leaves.items() if self._is_number_of_rows(name, value)]
         larger, problem = self._larger(axes)
         if larger is None and counting:
@@ -279,12 +276,28 @@ class Study:
             f"{self._constants_instead(following)}"
         )
 
-    def _axis_of(self, name: str, shape: tuple[int, ...]) -> int | None:
-        """The axis of the rows of an array: that of the observed value that it is, or else the first of its length."""
-        for site, message in self.observed.items():
-            if name in self.sources.values[site] and jnp.shape(message["value"]) == shape:
-                return self.rows.position(message)
-        return next((axis for axis, size in enumerate(shape) if size == self.size), None)
+    def _axis_of(self, name: str) -> int | None:
+        """The axis of the rows of an array: the first of their length along which rows make no other row's value."""
+        array = self.arrays[name]
+        axes = [axis for axis, size in enumerate(array.shape) if size == self.size]
+        if len(axes) < 2 or name not in _all_of(self.sources.values):
+            return axes[0] if axes else None
+        values = functools.partial(self.found.only(operator.attrgetter("values")), arbitrary_numbers(0))
+        before = values(self.arrays)
+        after = {axis: values({**self.arrays, name: _changed(array, axis)[0]}) for axis in axes}
+        alone = [axis for axis in axes if self._other_rows(self.observed, before, after[axis], of_values=True) is None]
+        return (alone or axes)[0]
+
+    def _other_rows(
+        self, observed: Mapping[str, Message], before: Arrays, after: Arrays, *, of_values: bool
+    ) -> str | None:
+        """An observed site whose values, or log probabilities, differ in another row than the first one."""
+        for site, message in observed.items():
+            event_dim = message["fn"].event_dim if of_values else 0
+            first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, after))
+            if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
+                return site
+        return None
 
     def _is_number_of_rows(self, name: str, value: Any) -> bool:
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -386,17 +399,16 @@ class Study:
         for name, axis in self.axes.items():
             if name not in few or axis is None:
                 continue
-            of_site = found.only(operator.attrgetter("values" if name in feeding else "log_probs"))
-            before, *after = (of_site(numbers, {**few, name: v}) for v in (few[name], *_changed(few[name], axis)))
-            for (site, message), changed in itertools.product(observed.items(), after):
-                event_dim = message["fn"].event_dim if name in feeding else 0
-                first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, changed))
-                if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
-                    raise ModelError(
-                        f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "
-                        f"{site!r} in other rows, as x - x.mean() does. Compute it before, x - mean, with a mean that "
-                        f"stays the same for new rows.{self._constants_instead({name})}"
-                    )
+            feeds = name in feeding
+            of_site = functools.partial(found.only(operator.attrgetter("values" if feeds else "log_probs")), numbers)
+            before, *after = (of_site({**few, name: rows}) for rows in (few[name], *_changed(few[name], axis)))
+            sites = [self._other_rows(observed, before, changed, of_values=feeds) for changed in after]
+            if mixed := [site for site in sites if site is not None]:
+                raise ModelError(
+                    f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "
+                    f"{mixed[0]!r} in other rows, as x - x.mean() does. Compute it before, x - mean, with a mean that "
+                    f"stays the same for new rows.{self._constants_instead({name})}"
+                )
 
     def leaf(self, name: str) -> Leaf:
         """What an argument is."""
