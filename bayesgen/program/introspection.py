@@ -24,15 +24,6 @@ from .separable import BLOCK, FEW_LATENTS, separable
 from .structure import Arrays, Means, Plan, Program, Structure
 from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
 
-FIXED_SUPPORTS = (
-    type(constraints.boolean),
-    type(constraints.nonnegative_integer),
-    type(constraints.positive),
-    type(constraints.nonnegative),
-    type(constraints.unit_interval),
-    type(constraints.simplex),
-    type(constraints.integer_interval(0, 1)),
-)
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
 
@@ -89,49 +80,62 @@ class Introspection:
         Raises:
             ModelError: a support of real numbers that differs between rows, or one that depends on latents.
         """
-        if site in self.inputs_of_supports:
-            return self.supports_by_row(rows, rows.codes)[site]
         support = self._discovery.supports[site]
-        if not _is_number_everywhere(support):
+        if _is_number_everywhere(support):
+            return support
+        if not support.is_discrete or site not in self.inputs_of_supports:
             raise ModelError(
                 f"The support of the label {site!r} is not the same for all rows: let its bounds be numbers."
             )
-        return support
+        return self.supports_by_row(rows, rows.codes)[site]
 
     @functools.cached_property
-    def fixed_supports(self) -> dict[str, Constraint]:
-        """Attribute -> its support, where it is the same for every row."""
-        return {
-            name: self._discovery.supports[name]
-            for name, site in self.structure.attributes
-            if site.steps is not None or isinstance(self._discovery.supports[name], FIXED_SUPPORTS)
-            if _is_number_everywhere(self._discovery.supports[name])
-        }
+    def supports_of_steps(self) -> dict[str, Constraint]:
+        """Attribute of sequences -> the support of its steps, where it is the same for every row."""
+        supports = {name: self._discovery.supports[name] for name, site in self.structure.attributes if site.steps}
+        return {name: support for name, support in supports.items() if _is_number_everywhere(support)}
 
     @functools.cached_property
     def inputs_of_supports(self) -> dict[str, frozenset[str]]:
-        """Discrete attribute whose support depends on the row, such as that of a binomial -> what enters its bounds.
+        """Attribute -> what enters the bounds of its support: nothing, where they are the same for every row.
 
-        Supports that depend on latents are left out.
+        Sequences, all real numbers, and supports that depend on latents are left out.
         """
-        others = [name for name, site in self.structure.attributes if site.discrete and name not in self.fixed_supports]
-        with jax.enable_x64(True):
-            bounds = {name: jax.tree.leaves(self._traces.sources.supports[name]) for name in others}
-        inputs = {name: frozenset().union(*of_bounds) for name, of_bounds in bounds.items()}
         latents = {LATENTS, *(LOCAL + name for name, _ in self.structure.local)}
-        return {name: of_name for name, of_name in inputs.items() if not of_name & latents}
+        with jax.enable_x64(True):
+            sources = self._traces.sources.supports
+        inputs = {
+            name: frozenset().union(*jax.tree.leaves(sources[name]))
+            for name, site in self.structure.attributes
+            if site.steps is None and self._discovery.supports[name] is not constraints.real
+        }
+        return {name: names for name, names in inputs.items() if not names & latents}
 
     @property
     def supports_depend_on_class(self) -> bool:
         """Whether the support of an attribute in a row depends on its class."""
         return any(CODES in inputs for inputs in self.inputs_of_supports.values())
 
+    @functools.cached_property
+    def _fixed_supports(self) -> dict[str, Constraint]:
+        """Attribute -> its support, where it is the same for every row; bounds have one row."""
+        traces, names = self._traces, [name for name, inputs in self.inputs_of_supports.items() if not inputs]
+        with jax.enable_x64(True):
+            function = traces.classes.function.only(lambda findings: {name: findings.supports[name] for name in names})
+            size, latents = traces.classes.size, traces.draw(arbitrary_numbers(0)).latents
+            covariates = arbitrary_covariates(traces.program, size)
+            supports = function(latents, traces.zeros(size), np.zeros(size, int), covariates)
+        return jax.tree.map(lambda bound: bound[:1], supports)
+
     # --- what does not depend on latents, in rows of data ---------------------------------------------------------
 
     def supports_by_row(self, rows: Rows, codes: Int[Array, " n"]) -> dict[str, Constraint]:
-        """Attribute -> support, its bounds with the rows first, for those whose support differs between rows."""
-        names = tuple(self.inputs_of_supports)
-        return self._at_rows(lambda findings: {name: findings.supports[name] for name in names}, rows, codes)
+        """Attribute -> support, its bounds with the rows first, or with one row where they are the same for all."""
+        names = tuple(name for name, inputs in self.inputs_of_supports.items() if inputs)
+        if not names:
+            return self._fixed_supports
+        supports = self._at_rows(lambda findings: {name: findings.supports[name] for name in names}, rows, codes)
+        return self._fixed_supports | supports
 
     def measure_parameters(self, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
         """Site -> parameters of its base measure, rows first, for the compressed sites that have any."""

@@ -373,55 +373,47 @@ def check_values(program: Program, known: Introspection, rows: Rows) -> None:
         if site.discrete and site.steps is None:
             values = rows.values[name]
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
-    for name, support in known.fixed_supports.items():
-        site = program.structure.attribute[name]
-        if site.steps is not None:
-            check_sequences(name, site, support, rows.values[name], rows.observed.get(name))
-            continue
-        with jax.enable_x64(True):
-            impossible = _seen(rows, name, ~np.asarray(support(rows.values[name])))
-        _refuse_values(name, rows.values[name], impossible, functools.partial(_written, support))
-    if not known.inputs_of_supports or not rows.num_rows:
+    for name, support in known.supports_of_steps.items():
+        check_sequences(name, program.structure.attribute[name], support, rows.values[name], rows.observed.get(name))
+    if not rows.num_rows:
         return
     labels = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
     num_classes = program.num_classes if known.supports_depend_on_class and (labels < 0).any() else 1
     supports = [known.supports_by_row(rows, np.where(labels < 0, index, labels)) for index in range(num_classes)]
-    for name in known.inputs_of_supports:
-        _check_bounds(name, rows, [of_class[name] for of_class in supports])
-
-
-def _seen(rows: Rows, name: str, wrong: Bool[np.ndarray, "n ..."]) -> Bool[np.ndarray, "n ..."]:
-    """Which of these wrong cells, or events, are observed."""
-    if name not in rows.observed:
-        return wrong
-    observed = rows.observed[name]
-    return wrong & observed.all(tuple(range(wrong.ndim, observed.ndim)))
-
-
-def _written(support: Constraint, cell: tuple[int, ...]) -> str:
-    return str(support)
+    with jax.enable_x64(True):
+        for name in known.inputs_of_supports:
+            _check_bounds(name, rows, [of_class[name] for of_class in supports])
 
 
 def _check_bounds(name: str, rows: Rows, supports: list[Constraint]) -> None:
     """Refuse values that are in none of these supports, whose bounds have the rows first."""
     values = rows.values[name]
+    if name in rows.observed:
+        values = np.where(rows.observed[name], values, supports[0].feasible_like(values))
     if isinstance(supports[0], type(constraints.multinomial(1))):
-        _check_totals(name, rows, [support.upper_bound for support in supports])
+        _check_totals(name, values, [support.upper_bound for support in supports])
+    impossible = ~np.any([_holds(support, values) for support in supports], axis=0)
 
     def described(cell: tuple[int, ...]) -> str:
-        return " or ".join(sorted({str(jax.tree.map(lambda bound: bound[cell], support)) for support in supports}))
+        bounds_of_cell = functools.partial(jax.tree.map, lambda bound: np.broadcast_to(bound, impossible.shape)[cell])
+        return " or ".join(sorted({str(bounds_of_cell(support)) for support in supports}))
 
-    impossible = ~np.any([support(values) for support in supports], axis=0)
-    _refuse_values(name, values, _seen(rows, name, impossible), described)
+    _refuse_values(name, values, impossible, described)
 
 
-def _check_totals(name: str, rows: Rows, totals: list[Array]) -> None:
+def _holds(support: Constraint, values: Float[np.ndarray, "n ..."]) -> Bool[np.ndarray, "n ..."]:
+    """Whether values are in a support; of unit vectors and the like, of numbers in float32, too."""
+    is_inside = np.asarray(support(values))
+    return is_inside if jax.tree.leaves(support) else is_inside | np.asarray(support(values.astype(np.float32)))
+
+
+def _check_totals(name: str, values: Float[np.ndarray, "n ..."], totals: list[Array]) -> None:
     """Refuse multinomial rows whose sum is none of these totals."""
-    sums = rows.values[name].sum(-1)
-    wrong = _seen(rows, name, np.all([sums != total for total in totals], axis=0))
+    sums = values.sum(-1)
+    wrong = np.all([sums != total for total in totals], axis=0)
     if wrong.any():
         row = tuple(map(int, np.argwhere(wrong)[0]))
-        stated = " or ".join(sorted({f"{total[row]:g}" for total in totals}))
+        stated = " or ".join(sorted({f"{np.broadcast_to(total, sums.shape)[row]:g}" for total in totals}))
         raise DataError(
             f"Attribute {name!r}: {int(wrong.sum())} rows do not sum to the program's total_count; row {row[0]} sums "
             f"to {sums[row]:g}, not {stated}. Pass the totals as a covariate."

@@ -51,7 +51,7 @@ class Findings(NamedTuple):
         label_log_probs: log probabilities of the labels.
         learned: site -> ((parameters, mask), scale), which must be equal in all rows of a class.
         measure: site -> parameters of its base measure.
-        supports: site -> support; that of discrete sites has bounds for each row.
+        supports: site -> support, with bounds for each row; that of sequences as it is.
         log_probs: site -> log probabilities of the rows.
         distributions: numbers that the distributions of the sites of rows are made of, and their scales.
         deterministics: values of deterministic sites.
@@ -260,9 +260,9 @@ def _why_unsummarized(conditional: Conditional | None, message: Message) -> str 
 
 
 def _support(message: Message, site: Site) -> Constraint:
-    """The support of a site; that of a discrete one with bounds that have the rows first."""
+    """The support of a site, with bounds that have the rows first; that of sequences as it is."""
     distribution, support = message["fn"], base_support(message["fn"].support)
-    if not site.discrete or site.steps is not None:
+    if site.steps is not None:
         return support
     shape = distribution.shape()
     shape = shape[: len(shape) - support.event_dim]
