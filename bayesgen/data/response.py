@@ -305,9 +305,15 @@ def _of_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray
     return values
 
 
-# kind of a dtype -> the dtype that programs compute with, and what a message calls its numbers
-_DTYPES: Final = {"b": np.dtype(bool), "i": np.dtype(np.int64), "u": np.dtype(np.int64), "f": np.dtype(np.float64)}
-_NUMBERS: Final = {"b": "truth values", "i": "whole numbers", "f": "real numbers"}
+# kind of a dtype -> what a message calls its numbers
+_NUMBERS: Final = {"b": "truth values", "i": "whole numbers", "u": "whole numbers", "f": "real numbers"}
+_REAL: Final = np.dtype(np.float64)
+_USUAL: Final = (np.dtype(bool), np.dtype(np.int64), _REAL)
+
+
+def _program_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which programs compute with numbers of a dtype: whole numbers as they are, real ones in float64."""
+    return _REAL if dtype.kind == "f" else np.dtype(f"{dtype.kind}{dtype.itemsize}")
 
 
 @dataclass(frozen=True)
@@ -316,14 +322,19 @@ class Covariate:
 
     Attributes:
         row_shape: the shape of its value in a row, () for one number.
-        dtype: bool, int64 or float64, as the data have it.
+        dtype: bool, float64, or the data's own dtype of whole numbers, whose arithmetic programs are written for.
     """
 
     row_shape: tuple[int, ...] = ()
-    dtype: np.dtype = _DTYPES["f"]
+    dtype: np.dtype = _REAL
 
     def __str__(self) -> str:
-        return f"{_shown((*self.row_shape,))} of {_NUMBERS[self.dtype.kind]}"
+        return f"{_shown((*self.row_shape,))} of {self.numbers}"
+
+    @property
+    def numbers(self) -> str:
+        """What a message calls its numbers: whole numbers with their dtype, unless it is the usual one."""
+        return _NUMBERS[self.dtype.kind] + ("" if self.dtype in _USUAL else f" ({self.dtype})")
 
     @classmethod
     def of(cls, values: Shaped[np.ndarray, "n ..."]) -> "Covariate":
@@ -346,14 +357,14 @@ class Covariate:
         if differs.any():
             place = tuple(map(int, np.argwhere(differs)[0]))
             raise DataError(
-                f"Covariate {name!r} has {values[place]} in row {place[0]}, and {_NUMBERS[self.dtype.kind]} in the "
+                f"Covariate {name!r} has {values[place]} in row {place[0]}, and {self.numbers} in the "
                 f"data that were seen first. If both are right, give the values seen first as {values.dtype}, too."
             )
         return converted
 
 
 def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "n ..."]:
-    """The cells of a covariate as they are: truth values, whole numbers (int64) or real ones (float64).
+    """The cells of a covariate as they are: truth values, whole numbers of their dtype, or real ones (float64).
 
     Raises:
         DataError: cells that are missing, infinite or not numbers.
@@ -363,12 +374,12 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
 
         _refuse_missing(name, np.asarray(pd.isna(cells)))
         cells = _array_of_objects(name, cells.tolist())
-    if cells.dtype.kind not in _DTYPES:
+    if cells.dtype.kind not in _NUMBERS:
         raise DataError(
             f"Covariate {name!r} holds no numbers, but {cells.dtype}. Encode them as the program computes with them; "
             "names of groups, say, as 0, 1, 2 and so on."
         )
-    values, differs = _converted(cells, _DTYPES[cells.dtype.kind])
+    values, differs = _converted(cells, _program_dtype(cells.dtype))
     if values.dtype.kind == "f":
         _refuse_missing(name, np.isnan(values))
         differs = np.isinf(values)

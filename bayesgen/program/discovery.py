@@ -126,7 +126,7 @@ def _run(program: Program, size: int) -> tuple[Trace, Traced]:
         return run_abstractly(program, size)
     except BayesgenError:
         raise
-    except (TypeError, ValueError, IndexError) as error:  # of what the program calls
+    except (TypeError, ValueError, IndexError, OverflowError) as error:  # of what the program calls
         if not program.covariates:
             raise
         message = f"The program cannot be run with the covariates that it is given ({error})."

@@ -23,7 +23,6 @@ from .structure import Arrays
 from .traces import Traces, shaped
 
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")
-_INT32 = np.iinfo(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,10 +273,19 @@ def _results(equation: JaxprEqn, operands: Sequence[_Term], lookups: tuple[_Look
 
 
 def _value_of(equation: JaxprEqn) -> Callable[[_Term], Any]:
-    """The function operand -> value. Integers outside int32 are clipped, so that they stay outside any axis."""
-    if equation.primitive.name == "convert_element_type" and equation.params["new_dtype"] == np.int32:
-        return lambda operand: jnp.clip(operand.value, _INT32.min, _INT32.max)
-    return lambda operand: operand.value
+    """The function operand -> value. Whole numbers outside a narrower dtype are clipped, and do not become others."""
+    dtype = shaped(equation.outvars[0]).dtype
+    if equation.primitive.name != "convert_element_type" or dtype.kind not in "iu":
+        return lambda operand: operand.value
+    return lambda operand: _clipped(operand.value, np.iinfo(dtype))
+
+
+def _clipped(value: Array, limits: np.iinfo) -> Array:
+    """Numbers with those outside limits at these."""
+    if jnp.issubdtype(value.dtype, jnp.integer):
+        own = np.iinfo(value.dtype)
+        return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max))
+    return value if value.dtype == bool else jnp.clip(value, limits.min, limits.max)
 
 
 def _counts_from_the_end(operands: Sequence[_Term]) -> bool:

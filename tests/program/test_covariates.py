@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import scipy.special
+import scipy.stats
 from fitting.oracles import assert_moments
 
 import bayesgen as bg
@@ -335,6 +336,81 @@ def test_entries_count_where_a_program_chooses_them():
     for name, values in [("padded", [[0, 1, 2], [3, 4, -1]]), ("dose", [-1.0, 5.0]), ("group", [9, 4])]:
         with pytest.raises(DataError, match=rf"'{name}' has .* in row 1, .* the index 4 .* 4 entries, 0 to 3;.*where"):
             program.read_rows(None, {**rows, name: values})
+
+
+CASTS = {
+    **{dtype: lambda g, dtype=dtype: g.astype(dtype) for dtype in ("int8", "int16", "int32", "uint8", "uint32")},
+    "truth values": lambda g: (g > 1).astype(jnp.int8),
+    "a rest": lambda g: g % 3,
+    "a distance": lambda g: abs(g.astype(int) - 3),
+    "a shift": lambda g: g.astype(int) >> 1,
+    "from the end": lambda g: 3 - g.astype(jnp.int16),
+    "a choice": lambda g: jnp.where(g > 2, 0, g).astype(int),
+    "a bin": lambda g: jnp.digitize(g * 1.0, jnp.array([0.5, 1.5, 2.5])),
+    "rounded down": lambda g: jnp.floor(g / 2).astype(jnp.uint16),
+}
+SHORT = ("int8", "uint8", "int16", "uint64", "float64")
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_indexes_in_range_are_taken_whatever_their_dtype(dtype):
+    def cast(n, *, g):
+        entries = numpyro.sample("entries", dist.Normal(0, 1).expand([4]).to_event(1))
+        with numpyro.plate("rows", n):
+            for name, to_index in CASTS.items():
+                index = to_index(g)
+                numpyro.sample(
+                    name, dist.Normal(entries[index if jnp.issubdtype(index.dtype, int) else index.astype(int)], 1.0)
+                )
+
+    program = bg.GenerativeProgram(cast, label=None).of_covariates({"g": Covariate((), np.dtype(dtype))})
+    program.check_indexes({"g": np.array([0, 1, 2, 3, 3], dtype)})
+    with pytest.raises(DataError, match=r"'g' has 100(\.0)? in row 1, of which the program makes the index 100 along"):
+        program.check_indexes({"g": np.array([0, 100], dtype)})
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "int8",
+        "uint8",
+        *(pytest.param(d, marks=pytest.mark.slow) for d in ("int16", "uint16", "int32", "uint32", "int64", "uint64")),
+    ],
+)
+def test_arithmetic_of_whole_numbers_is_that_of_their_dtype(dtype):
+    """As NumPy computes, and NumPyro with it: 2 * 127 is -2 in a byte."""
+
+    def doubled(n, *, k):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(mean * (k * 2) / 100, 1.0))
+
+    def written(k, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean * (k * 2) / 100, 1.0), obs=y)
+
+    k, y = np.array([100, 90, 127, 3]).astype(dtype), np.linspace(-1, 1, 4)
+    expected = scipy.stats.norm(0.3 * (k * k.dtype.type(2)) / 100, 1).logpdf(y).sum() + scipy.stats.norm.logpdf(0.3)
+    latents = {"mean": np.array(0.3)}
+    np.testing.assert_allclose(
+        bg.GenerativeProgram(doubled, label=None).log_density(latents, {"k": k, "y": y}), expected
+    )
+    program = bg.GenerativeProgram.from_model(written, k, y)
+    np.testing.assert_allclose(program.log_density(latents, *program.read(k, y)), expected)
+    # the same numbers of another dtype are read as those of training
+    np.testing.assert_allclose(program.log_density(latents, *program.read(k.astype(np.int64), y)), expected)
+
+
+def test_an_index_that_its_dtype_cannot_count_is_refused_by_name():
+    def many(n, *, g):
+        entries = numpyro.sample("entries", dist.Normal(0, 1).expand([300]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(entries[g], 1.0))
+
+    program = bg.GenerativeProgram(many, label=None)
+    with pytest.raises(DataError, match=r"300 out of bounds for int8.* g \(n,\) of whole numbers \(int8\)"):
+        program.read_rows(None, {"g": np.zeros(3, np.int8), "y": np.zeros(3)})
+    assert program.read_rows(None, {"g": np.full(3, 299), "y": np.zeros(3)}).num_rows == 3
 
 
 def test_truth_values_are_no_index():
