@@ -1,5 +1,6 @@
 """`leave_one_out`: each training row predicted from all others."""
 
+import dataclasses
 import functools
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,14 @@ from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
 from bayesgen.concepts import ConceptFit, read_examples
-from bayesgen.data import Rows, Table, read_table
+from bayesgen.data import Rows, Table, as_weights, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import Fit, encoded_rows, log_likelihoods
+from bayesgen.fitting import Fit, encoded_rows, log_likelihoods, with_uneven_tails
 from bayesgen.fitting import fit as learned
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
-from bayesgen.program import scores_of_draws
+from bayesgen.program import Response, scores_of_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import table_chunks
 from bayesgen.typing import Data, Float, Int, Values
@@ -35,33 +36,49 @@ class LeaveOneOut:
 
     Attributes:
         log_scores: log p(y_i | x_i, all rows but i) by a rule; for rows without labels log p(x_i | all rows but i). NaN
-            where the other rows give no estimate.
+            where the other rows give no estimate, and of rows of weight 0.
         in_sample: the same scores with the row itself among the training rows.
         pareto_k: tail index of the weights of draws, above 0.7 where the score is not reliable; None where scores are
             exact.
+        weights: the weight of each row; None where all are 1.
     """
 
     log_scores: Float[np.ndarray, " n"]
     in_sample: Float[np.ndarray, " n"]
     pareto_k: Float[np.ndarray, " n"] | None = None
     num_draws: int = 1
+    weights: Float[np.ndarray, " n"] | None = None
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, " n"]:
+        """The weight of each row, 1 where there are no weights."""
+        return np.ones(len(self.log_scores)) if self.weights is None else self.weights
 
     @property
     def total(self) -> float:
-        """The sum of the scores, an estimate of the log predictive density of equally many new rows."""
-        return float(self.log_scores.sum())
+        """The sum of the scores, each by its weight: the log predictive density of equally many new rows, estimated."""
+        return float(self._weighted(self.log_scores).sum())
 
     @property
     def standard_error(self) -> float:
         """Standard error of the total, over rows."""
-        return float(np.sqrt(len(self.log_scores)) * self.log_scores.std(ddof=1))
+        weights = self.frequencies[self.frequencies > 0]
+        number, scores = weights.sum(), self.log_scores[self.frequencies > 0]
+        squares = (weights * (scores - np.average(scores, weights=weights)) ** 2).sum()
+        return float(np.sqrt(number / (number - 1) * squares))
+
+    def _weighted(self, scores: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
+        """Scores by their weights, of rows that have any."""
+        return (self.frequencies * scores)[self.frequencies > 0]
 
     def __repr__(self) -> str:
         k = self.pareto_k
         lines = {
             "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}",
-            "in sample": f"{self.in_sample.sum():,.6g}",
-            "rows without a score": str(int(np.isnan(self.log_scores).sum())) if np.isnan(self.total) else None,
+            "in sample": f"{self._weighted(self.in_sample).sum():,.6g}",
+            "rows without a score": str(int(np.isnan(self._weighted(self.log_scores)).sum()))
+            if np.isnan(self.total)
+            else None,
             "pareto k above 0.7": None if k is None else f"{int((k > MAX_K).sum())} rows",
             "next": "result.log_scores, result.total, result.to_elpd()",
         }
@@ -72,14 +89,14 @@ class LeaveOneOut:
         utils: Any = importlib.import_module("arviz_stats.utils")
         # ArviZ 1 has a class for each estimator
         of_estimator = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
-        by_row = xarray.DataArray(self.log_scores, dims=["row"])
-        k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k, dims=["row"])
+        by_row = xarray.DataArray(self._weighted(self.log_scores), dims=["row"])
+        k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k[self.frequencies > 0], dims=["row"])
         return of_estimator(
             elpd=self.total,
             se=self.standard_error,
-            p=float(self.in_sample.sum() - self.total),
+            p=float(self._weighted(self.in_sample).sum() - self.total),
             n_samples=self.num_draws,
-            n_data_points=len(self.log_scores),
+            n_data_points=len(by_row),
             scale="log",
             warning=k is not None and bool((k > MAX_K).any()),
             good_k=MAX_K,
@@ -108,10 +125,10 @@ def leave_one_out(
     Args:
         fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`; or an `Exact` fit of a concept learner, whose examples are scored
             by their log probability given the others.
-        X, y, sample_weight: the rows that it was trained on.
+        X, y, sample_weight: the rows that it was trained on. Those of weight 0 have no score.
         rule: rule of prediction; None for `BMA()`. Point fits take `PlugIn()`.
         folds: the fold of each row, whole numbers (n,); each fold is left out as a whole. None leaves out each row
-            alone. Fits by `NUTS` take no folds, because draws are not made anew.
+            alone. Fits by `NUTS` are made anew without each fold.
         refit: whether the rows whose weights of draws have a tail index above 0.7 are scored by a fit without the row,
             made anew by the same method. Their `pareto_k` is then 0.
 
@@ -138,16 +155,34 @@ def leave_one_out(
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
     check_trained_on(fit, rows, "with the sample_weight= that they had")
-    if isinstance(fit.posterior, Draws):
-        if folds is not None or not isinstance(rule, BMA):
-            raise PredictionError("Draws are left one row at a time, and averaged: use rule=BMA() and folds=None.")
-        return _by_draws(fit, rows, rule if refit else None)
-    if folds is not None and (np.shape(folds) != (rows.num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
-        raise DataError(f"folds has to hold a whole number for each of the {rows.num_rows} rows.")
-    codes = np.arange(rows.num_rows) if folds is None else np.unique(folds, return_inverse=True)[1]
-    log_joint = table_by(fit, rule, rows)
-    in_sample = scores_by(fit, rule, rows, log_joint).given_row
-    return LeaveOneOut(scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row, in_sample)
+    num_rows, kept = table.num_rows + table.num_dropped, slice(None) if table.kept is None else table.kept
+    if folds is not None and (np.shape(folds) != (num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
+        raise DataError(f"folds has to hold a whole number for each of the {num_rows} rows.")
+    if isinstance(fit.posterior, Draws) and folds is None:
+        result = _by_draws(fit, rows, rule, refit)
+    else:
+        codes = (
+            np.arange(rows.num_rows) if folds is None else np.unique(np.asarray(folds)[kept], return_inverse=True)[1]
+        )
+        log_joint = table_by(fit, rule, rows)
+        in_sample = scores_by(fit, rule, rows, log_joint).given_row
+        scores = scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row
+        result = LeaveOneOut(scores, in_sample, weights=None if rows.weights is None else np.asarray(rows.weights))
+    return result if table.kept is None else _at_places(result, table.kept, num_rows)
+
+
+def _at_places(result: LeaveOneOut, places: Int[np.ndarray, " m"], num_rows: int) -> LeaveOneOut:
+    """The scores at these places among all rows; the other rows have weight 0, and no score."""
+
+    def spread(values: Float[np.ndarray, " m"] | None, fill: float = np.nan) -> Any:
+        if values is None:
+            return None
+        of_all_rows = np.full(num_rows, fill)
+        of_all_rows[places] = values
+        return of_all_rows
+
+    scores, in_sample, tails = map(spread, (result.log_scores, result.in_sample, result.pareto_k))
+    return LeaveOneOut(scores, in_sample, tails, result.num_draws, spread(result.frequencies, 0.0))
 
 
 def _of_examples(fit: ConceptFit, X: Any, y: Any, is_plain: bool) -> LeaveOneOut:
@@ -179,29 +214,50 @@ def _training_rows(fit: Fit, table: Table) -> Rows:
     return encoded_rows(fit.concrete, fit.schema, table)
 
 
-def _by_draws(fit: Fit, rows: Rows, rule: Rule | None) -> LeaveOneOut:
+FEWEST_DRAWS = 25  # a fifth of which are as many as a tail takes
+
+
+def _why_not_weighted(response: Response | None, rule: Rule, num_draws: int) -> str | None:
+    """The reason why draws of all rows do not score rows that are left out; None where they do."""
+    if not isinstance(rule, BMA):
+        return f"{rule!r} does not average over draws"
+    if response is not None and response.is_parent:
+        return f"log p(x) is an integral over {response.site!r}, from which attributes are made"
+    return None if num_draws >= FEWEST_DRAWS else f"there are {num_draws}, and tails take {FEWEST_DRAWS} at least"
+
+
+def _by_draws(fit: Fit, rows: Rows, rule: Rule, refit: bool) -> LeaveOneOut:
     """Scores by draws given all rows, each with the weight of one over the density of the row.
 
-    By the rule, if one is given, rows of heavy weights are scored by a fit without them.
+    Rows of heavy weights are scored by a fit without them, where that is wanted.
     """
-    if fit.concrete.response is not None:
-        raise PredictionError("leave_one_out of draws is for classes and densities. Use an exact fit, or folds.")
+    response = fit.concrete.response
     latents = chains_joined(fit.posterior.draws(0, jax.random.key(0)))
     num_draws = len(next(iter(latents.values())))
+    reason = _why_not_weighted(response, rule, num_draws)
+    if reason is not None:
+        raise PredictionError(
+            f"Draws of all rows are not weighted to leave one out: {reason}. Give folds=, such as folds=np.arange(n) % "
+            "10: the fit is made anew without each."
+        )
     scores, in_sample, tails = np.empty((3, rows.num_rows))
     for places in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
         chunk = rows.take(places)
-        given_row, own = np.swapaxes(scores_of_draws(fit.program, latents, chunk), 1, 2)
-        weights, tails[places] = array_stats.psislw(own * chunk.frequencies[:, None])
+        given_row, own = scores_of_draws(fit.program, latents, chunk)
+        if response is not None:
+            marginal = scores_of_draws(fit.program, latents, response.without(chunk))[1]
+            given_row = np.where(np.isnan(response.values(chunk)), own, own - marginal)
+        weights, tails[places] = array_stats.psislw(with_uneven_tails(own * chunk.frequencies).T)
+        given_row, own = given_row.T, own.T
         for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
             of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, own - given_row))
             scored[places] = of_own - of_row
-    if rule is not None:
+    if refit:
         unsure = tails > MAX_K
         folds = np.where(unsure, np.arange(rows.num_rows), -1)
         scores[unsure] = scores_without(fit, rule, rows, folds).given_row[unsure]
         tails[unsure] = 0.0
-    return LeaveOneOut(scores, in_sample, tails, num_draws)
+    return LeaveOneOut(scores, in_sample, tails, num_draws, None if rows.weights is None else np.asarray(rows.weights))
 
 
 class SamplingWrapper(arviz_stats.SamplingWrapper):
@@ -209,7 +265,7 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
 
     Args:
         fit: a fit by `NUTS` or `Exact`.
-        X, y: its training rows.
+        X, y, sample_weight: its training rows. A row with a weight is left out with all its weight.
         var_name: the log-likelihood that is scored: the sum of all sites, or the name of another table of
             `fit.to_datatree(X, y)`, such as "y_given_x".
 
@@ -223,15 +279,27 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
     6.0
     """
 
-    def __init__(self, fit: Fit, X: Data, y: Values | None = None, *, var_name: str | None = None) -> None:
+    def __init__(
+        self,
+        fit: Fit,
+        X: Data,
+        y: Values | None = None,
+        *,
+        var_name: str | None = None,
+        sample_weight: Values | None = None,
+    ) -> None:
+        check_trained_on(fit, _training_rows(fit, read_table(X, y, sample_weight)), "with their sample_weight=")
         super().__init__(fit, idata_orig=fit.to_datatree(X, y))
         self.fit, self.var_name = fit, var_name or str(next(iter(self.idata_orig["log_likelihood"].data_vars)))
-        self.rows = encoded_rows(fit.concrete, fit.schema, read_table(X, y))
+        rows = encoded_rows(fit.concrete, fit.schema, read_table(X, y))
+        self.rows = dataclasses.replace(rows, weights=as_weights(sample_weight, rows.num_rows))
 
     def sel_observations(self, idx: Int[np.ndarray, "..."]) -> tuple[Rows, Rows]:
         """The other rows, and these."""
         is_out = np.isin(np.arange(self.rows.num_rows), idx)
-        return self.rows.take(np.flatnonzero(~is_out)), self.rows.take(np.flatnonzero(is_out))
+        return self.rows.take(np.flatnonzero(~is_out & (self.rows.frequencies > 0))), self.rows.take(
+            np.flatnonzero(is_out)
+        )
 
     def sample(self, modified_observed_data: Rows) -> Fit:
         """The fit of these rows."""

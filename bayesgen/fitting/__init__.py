@@ -10,6 +10,7 @@ from .exact import Exact
 from .export import datatree as datatree
 from .export import log_likelihoods as log_likelihoods
 from .export import sampler_statistics as sampler_statistics
+from .export import with_uneven_tails as with_uneven_tails
 from .fit import Fit
 from .fit_batch import FitBatch
 from .many import SETS_AT_ONCE as SETS_AT_ONCE

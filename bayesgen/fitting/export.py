@@ -17,8 +17,8 @@ from bayesgen.errors import DataError, FitError, PredictionError, check_whole
 from bayesgen.models import covariate_name
 from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
 from bayesgen.program import log_priors, log_probs_by_site, scores_of_draws
-from bayesgen.runtime import as_key, beyond_memory, generator
-from bayesgen.typing import PRNGKeyArray, Seed, Values
+from bayesgen.runtime import ROUNDING, as_key, beyond_memory, generator
+from bayesgen.typing import Float, PRNGKeyArray, Seed, Values
 
 from .summaries import encoded_rows
 from .trained import TrainedProgram
@@ -65,7 +65,8 @@ def to_datatree(
         rows = _rows(fit, table)
         groups["observed_data"], groups["constant_data"] = _data(fit, rows), dict(rows.covariates)
         if table.labels is not None or fit.concrete.response is None:
-            groups[TOTAL] = log_likelihoods(fit, values, rows)
+            by_site = log_likelihoods(fit, values, rows)
+            groups[TOTAL] = {name: with_uneven_tails(log_probs) for name, log_probs in by_site.items()}
     if predictive:
         sites = _generated(fit, rows, _latents(fit, values), jax.random.fold_in(key, 1))
         groups["posterior_predictive"] = _by_chain(values, sites)
@@ -211,6 +212,23 @@ def log_likelihoods(fit: TrainedProgram, values: ParameterArrays, rows: Rows) ->
     if len(found) > 1:
         found[TOTAL] = functools.reduce(np.add, [table for name, table in found.items() if name != given_x])
     return _by_chain(values, found)
+
+
+def with_uneven_tails(log_probs: Float[np.ndarray, "*draws n"]) -> Float[np.ndarray, "*draws n"]:
+    """Log-likelihoods of rows under draws, where those of a row that are the same differ by rounding.
+
+    Draws are weighted by one over the likelihood of a row that is left out. Pareto-smoothed weights, of ArviZ too, take
+    the distribution of the largest, a fifth of them at most, and do not exist where these are one number: of a row
+    without observed cells, or one whose density no latent changes.
+    """
+    by_draw = log_probs.reshape(-1, log_probs.shape[-1])
+    place = len(by_draw) // 5 - 1
+    if place < 1:
+        return log_probs
+    smallest = by_draw.min(axis=0)
+    is_even = (np.partition(by_draw, place, axis=0)[place] == smallest) & np.isfinite(smallest)
+    rising = ROUNDING * np.linspace(0.0, 1.0, len(by_draw))[:, None] * np.maximum(1.0, np.abs(smallest))
+    return (by_draw + np.where(is_even, rising, 0.0)).reshape(log_probs.shape)
 
 
 def log_likelihood(

@@ -7,6 +7,7 @@ import pytest
 import bayesgen as bg
 from tests.models import response_cases
 from tests.models.cases import CASES, take
+from tests.prediction.draws import drawn
 
 QUICK = {("naive Bayes", "Exact"), ("discriminant, tied", "Exact")}
 QUICK |= {("multinomial, sparse", "MAP"), ("discriminant, full", "MAP")}
@@ -52,6 +53,114 @@ def test_a_weighted_row_leaves_as_a_whole_and_folds_leave_together():
         other = bg.fit(model, X[rest], y[rest], method=bg.Exact(), sample_weight=weights[rest], schema=fit.schema)
         answer = bg.predict(other, X[out], rule=bg.BMA())
         np.testing.assert_allclose(found, answer.log_probabilities[np.arange(len(out)), y[out]], rtol=1e-9)
+
+
+TABLES = {**CASES, **{f"{name}, of a number": case for name, case in response_cases.CASES.items()}}
+WEIGHED = [
+    pytest.param(name, method, marks=() if (name, method) == ("discriminant, tied", "Exact") else pytest.mark.slow)
+    for name in TABLES
+    for method in METHODS
+]
+
+
+@pytest.mark.parametrize("name, pair", WEIGHED)
+def test_a_row_of_weight_2_is_the_row_twice_and_one_of_weight_0_is_none(name, pair):
+    """Copies leave together, as a fold."""
+    (model, (X, y)), (method, rule) = (TABLES[name].model, TABLES[name].data), METHODS[pair]
+    rows = np.arange(len(y))
+    weights = np.array([1, 2, 0, 3, 1])[rows % 5]
+    copies, firsts = np.repeat(rows, weights), (np.cumsum(weights) - weights)[weights > 0]
+    schema = bg.summarize(model, X, y).schema
+    fit = bg.fit(model, X, y, method=method, sample_weight=weights, schema=schema)
+    of_copies = bg.fit(model, take(X, copies), y[copies], method=method, schema=schema)
+    for folds in (rows, rows % 7 - 3):
+        found = bg.leave_one_out(fit, X, y, sample_weight=weights, rule=rule, folds=folds)
+        expected = bg.leave_one_out(of_copies, take(X, copies), y[copies], rule=rule, folds=folds[copies])
+        for scores, all_scores in ((found.log_scores, expected.log_scores), (found.in_sample, expected.in_sample)):
+            assert np.isnan(scores[weights == 0]).all() and scores.shape == y.shape
+            np.testing.assert_allclose(scores[weights > 0], all_scores[firsts], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose([found.total, found.standard_error], [expected.total, expected.standard_error])
+        assert found.to_elpd().elpd == found.total and len(found.to_elpd().elpd_i) == (weights > 0).sum()
+    alone = bg.leave_one_out(fit, X, y, sample_weight=weights, rule=rule)
+    together = bg.leave_one_out(fit, X, y, sample_weight=weights, rule=rule, folds=rows)
+    np.testing.assert_allclose(alone.log_scores, together.log_scores, rtol=1e-7, atol=1e-9)
+
+
+def test_a_refit_for_arviz_has_the_weights_of_its_rows():
+    X, weights = np.random.default_rng(0).normal(size=(9, 1)), np.array([5, 0.2, 3, 0, 1, 1, 2, 0.5, 4])
+    model = bg.NaiveBayes(bg.NormalInverseGamma(0.0, 1.0, 2.0, 1.0), class_prior=None)
+    fit = bg.fit(model, X, method=bg.Exact(), sample_weight=weights)
+    wrapper = bg.SamplingWrapper(fit, X, sample_weight=weights)
+    rest = wrapper.sample(wrapper.sel_observations(4)[0])
+    assert rest.attributes["total_weight"] == weights.sum() - 1
+    expected = bg.leave_one_out(fit, X, sample_weight=weights).log_scores[4]
+    np.testing.assert_allclose(bg.predict(rest, X[[4]], rule=bg.BMA()).log_marginal, expected, rtol=1e-9)
+    for other, of_other in ((X, None), (X + 100, weights)):
+        with pytest.raises(bg.DataError, match="not the rows of the training"):
+            bg.SamplingWrapper(fit, other, sample_weight=of_other)
+
+
+def test_rows_without_a_number_are_scored_by_the_density_of_their_columns():
+    X, y = response_cases.CASES["joint"].data
+    y = np.where(np.arange(len(y)) == 3, np.nan, y)
+    others = np.arange(len(y)) != 3
+    fit = bg.fit(bg.JointGaussianRegression(), X, y, method=bg.MAP())
+    rest = bg.fit(fit.model, take(X, others), y[others], method=bg.MAP(), schema=fit.schema)
+    result = bg.leave_one_out(fit, X, y, rule=bg.PlugIn())
+    expected = bg.predict(rest, take(X, ~others), rule=bg.PlugIn()).log_marginal
+    np.testing.assert_allclose(result.log_scores[3], expected[0], rtol=1e-6)
+    assert np.isfinite(result.total) and np.isfinite(result.in_sample).all()
+    line = bg.fit(bg.LinearRegression(), X, y, method=bg.Exact())  # of this row nothing is modelled
+    without = bg.fit(bg.LinearRegression(), take(X, others), y[others], method=bg.Exact(), schema=line.schema)
+    expected = bg.leave_one_out(without, take(X, others), y[others]).log_scores
+    np.testing.assert_allclose(bg.leave_one_out(line, X, y).log_scores, np.insert(expected, 3, 0.0), rtol=1e-9)
+
+
+def test_a_row_whose_density_is_the_same_under_all_draws_has_that_score():
+    """By ArviZ too, for which such weights have no tail."""
+    X = np.random.default_rng(1).normal(size=(12, 2))
+    X[3] = np.nan
+    model = bg.NaiveBayes(bg.NormalInverseGamma(0.0, 1.0, 2.0, 1.0), class_prior=None)
+    exact = bg.fit(model, X, method=bg.Exact())
+    fit = drawn(exact, 4, 250)
+    result = bg.leave_one_out(fit, X)
+    by_arviz = arviz_stats.loo(exact.to_datatree(X, seed=1), pointwise=True)
+    for scores, tails in ((result.log_scores, result.pareto_k), (by_arviz.elpd_i.values, by_arviz.pareto_k.values)):
+        np.testing.assert_allclose(scores[3], 0.0, atol=1e-12)
+        np.testing.assert_allclose(scores, bg.leave_one_out(exact, X).log_scores, atol=0.2)
+        assert tails[3] < 0.7
+    assert (fit.log_likelihood(X)["real"][:, 3] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["joint", pytest.param("line", marks=pytest.mark.slow)])
+def test_draws_score_numbers_given_their_columns(name):
+    case = response_cases.CASES[name]
+    exact = bg.leave_one_out(case.exact, *case.data)
+    result = bg.leave_one_out(drawn(case.exact), *case.data)
+    np.testing.assert_allclose(result.in_sample, exact.in_sample, atol=0.05)
+    is_sure = result.pareto_k < 0.5
+    assert is_sure.sum() > 25
+    np.testing.assert_allclose(result.log_scores[is_sure], exact.log_scores[is_sure], atol=0.1)
+
+
+REFUSED = {
+    "a number that attributes depend on": ("naive Bayes", 100, bg.BMA(), "integral over 'y'"),
+    "a rule that takes a point": ("line", 100, bg.PlugIn(), "does not average over draws"),
+    "few draws": ("line", 5, bg.BMA(), "tails take 25 at least"),
+}
+
+
+@pytest.mark.parametrize("name", [*list(REFUSED)[1:], pytest.param(next(iter(REFUSED)), marks=pytest.mark.slow)])
+def test_what_draws_of_all_rows_do_not_answer_is_answered_by_folds(name):
+    model, num_draws, rule, reason = REFUSED[name]
+    case = response_cases.CASES[model]
+    fit = drawn(case.exact, 1, num_draws)
+    with pytest.raises(bg.PredictionError, match=f"{reason}.*Give folds="):
+        bg.leave_one_out(fit, *case.data, rule=rule)
+    folds = np.arange(response_cases.ROWS) % 10
+    by_folds = bg.leave_one_out(fit, *case.data, rule=rule, folds=folds)
+    expected = bg.leave_one_out(case.exact, *case.data, rule=rule, folds=folds)
+    np.testing.assert_array_equal(by_folds.log_scores, expected.log_scores)
 
 
 def test_a_class_of_one_row_is_predicted_by_its_prior():
