@@ -30,7 +30,7 @@ from bayesgen.posteriors import At
 from bayesgen.prediction import BMA, Rule, scores_by
 from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
-from bayesgen.runtime import over_chunks
+from bayesgen.runtime import compiled_for, over_chunks
 from bayesgen.statistics import SufficientStatistics, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
@@ -207,7 +207,8 @@ def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     has_response, is_average = sets.model.response is not None, rule.closed_at == "predictive"
     is_refused = is_average and not method.gives_evidence  # by the fits, in words of their own
     if rule.closed_at is None or has_response or is_refused or why_separate(sets, method) is not None:
-        return _checked(sets, method, _one_by_one(sets, method, rule))
+        with compiled_for(sets.weights.shape[1]):
+            return _checked(sets, method, _one_by_one(sets, method, rule))
     plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
     ask = functools.partial(_tables, sets.shared, model=sets.model, schema=plain, method=method, at=rule.closed_at)
     with jax.enable_x64(True):

@@ -10,11 +10,13 @@ from .chunking import (
     THREAD_CELLS,
     checked_chunks,
     chunks,
+    compiled_for,
     even_chunks,
     in_batches,
     over_chunks,
     pad,
     padded_size,
+    shared_size,
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled
@@ -63,6 +65,7 @@ __all__ = [
     "checked_chunks",
     "chunks",
     "compiled",
+    "compiled_for",
     "devices_in_use",
     "divided",
     "even_chunks",
@@ -80,6 +83,7 @@ __all__ = [
     "placed",
     "positions",
     "requested",
+    "shared_size",
     "table_chunks",
     "used",
 ]

@@ -1,7 +1,9 @@
 """Chunks of rows and batches of draws, so that memory is bounded; padding, so that few sizes are compiled."""
 
+import contextlib
+import contextvars
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -64,6 +66,24 @@ def padded_size(size: int) -> int:
     """The next size that row-wise functions are compiled for: 2^k or 3 * 2^(k-1)."""
     power = 1 << max(size - 1, 0).bit_length()
     return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
+
+
+_LEAST_SIZE: contextvars.ContextVar[int] = contextvars.ContextVar("_LEAST_SIZE", default=1)
+
+
+@contextlib.contextmanager
+def compiled_for(num_rows: int) -> Iterator[None]:
+    """Functions of fewer rows are compiled for this many, so that fits of ever more rows share them."""
+    token = _LEAST_SIZE.set(num_rows)
+    try:
+        yield
+    finally:
+        _LEAST_SIZE.reset(token)
+
+
+def shared_size(num_rows: int) -> int:
+    """The number of rows, with those of weight zero, for which a function of so many rows is compiled."""
+    return padded_size(max(num_rows, _LEAST_SIZE.get()))
 
 
 def pad(array: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "size ..."]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesgen.data import filled_up
 from bayesgen.records import record, static
-from bayesgen.runtime import LATENT_CELLS, over_chunks, pad, padded_size, placed
+from bayesgen.runtime import LATENT_CELLS, over_chunks, pad, padded_size, placed, shared_size
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
@@ -187,7 +187,7 @@ class RetainedRows(Summary):
         values, observed = filled_up(self.values, self.observed, padded_size(max(self.values.shape[1], 1)))
         if observed is None and not np.issubdtype(values.dtype, np.integer):
             observed = np.ones(values.shape, bool)  # as where steps had to be added
-        size, num_entries = padded_size(max(self.num_rows, 1)), padded_size(max(len(self.places), 1))
+        size, num_entries = shared_size(self.num_rows), shared_size(len(self.places))
         is_entry = np.arange(num_entries) < len(self.places)
         return RetainedRows(
             pad(values, size),

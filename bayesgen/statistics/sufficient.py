@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import Rows, joined_rows
 from bayesgen.errors import DataError
 from bayesgen.records import record
-from bayesgen.runtime import pad, padded_size
+from bayesgen.runtime import pad, shared_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
 from .arrays import holds_anywhere, namespace
@@ -103,7 +103,7 @@ def padded_rows(rows: Rows) -> Rows:
     Raises:
         DataError: sparse rows that would take too much memory.
     """
-    size, num_rows = padded_size(rows.num_rows), rows.num_rows
+    size, num_rows = shared_size(rows.num_rows), rows.num_rows
     padded = jax.tree.map(lambda array: pad(_dense(array), size), rows)
     return dataclasses.replace(padded, weights=np.where(np.arange(size) < num_rows, padded.frequencies, 0.0))
 

@@ -1,12 +1,14 @@
 """Rows predicted before they are learned: the chain rule, and fits of the rows before."""
 
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from scipy.special import gammaln
 
 import bayesgen as bg
+from tests.counting import compilations
 from tests.models import response_cases
 from tests.models.cases import CASES, take
 
@@ -187,3 +189,21 @@ def test_what_fit_refuses_of_the_model_is_refused():
     constant = [[1.0], [1.0], [1.0], [1.0]]
     with pytest.raises(bg.FitError, match="x0"):  # what it says of all rows, as no row has a score
         bg.prequential(bg.NaiveBayes(), constant, list("abab"), pairs=[(bg.MLE(), bg.PlugIn())])
+
+
+def test_rows_that_have_no_statistic_are_learned_by_one_compiled_function():
+    def program(n):
+        loc = numpyro.sample("loc", dist.Normal(0.0, 3.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("z", dist.StudentT(5.0, loc, 1.0))
+
+    values = np.random.default_rng(0).normal(size=9)
+    pairs = [(bg.MAP(), bg.PlugIn())]
+    with compilations() as found:
+        result = bg.prequential(bg.GenerativeProgram(program, label=None), {"z": values}, pairs=pairs)
+    assert max(map(found.count, found)) == 2, "without rows, and with any number of them"
+    np.testing.assert_allclose(result.log_scores[0], scipy.stats.t.logpdf(values[0], 5.0), rtol=1e-6)
+    grid = np.linspace(-3, 3, 600_001)
+    logs = scipy.stats.norm.logpdf(grid, 0, 3) + scipy.stats.t.logpdf(values[:8, None], 5.0, grid).sum(0)
+    expected = scipy.stats.t.logpdf(values[8], 5.0, grid[np.argmax(logs)])
+    np.testing.assert_allclose(result.log_scores[8], expected, atol=1e-4)
