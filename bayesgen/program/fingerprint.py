@@ -14,6 +14,8 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions.util import lazy_property
 
 _OF_PYTHON = {"abc", "builtins", "collections", "copyreg", "dataclasses", "enum", "math", "reprlib", "typing"}
 _OF_FUNCTIONS = {"_collections", "_functools", "_operator", "functools", "itertools", "operator"}
@@ -23,8 +25,17 @@ LIBRARIES = {"bayesgen", "jax", "jaxlib", "numpy", "numpyro", "scipy"} | _OF_PYT
 _OF_FILES = {"open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes"}
 READERS = {"eval", "exec", "compile", "globals", "__import__", "random", "now", "today"} | _OF_FILES
 _INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
+_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_PICKLING = {"__reduce__", "__reduce_ex__", "__getstate__"}
 _PLAIN = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _JITTED = type(jax.jit(lambda: None))
+# Attributes that Python and its library set on classes, of which none is read by what a class does.
+_NAMING = {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"}
+_LAYOUT = {"__dict__", "__weakref__", "__slotnames__"}
+_TYPING = {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__classdictcell__"}
+_GENERIC = {"__orig_bases__", "__parameters__", "__type_params__", "__protocol_attrs__", "__abstractmethods__"}
+_OF_DATA_CLASSES = {"__dataclass_fields__", "__dataclass_params__"}
+_NOT_READ = {"_abc_impl"} | _NAMING | _LAYOUT | _TYPING | _GENERIC | _OF_DATA_CLASSES
 
 
 def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
@@ -33,9 +44,10 @@ def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
     It holds the code without its line numbers, the defaults, and the values that the code reads: the cells of its
     closure and the globals that it names, those of the functions and classes among them included. Values are compared
     by content: numbers by type and value (1, 1.0 and True differ, as -0.0 and 0.0 do), arrays by dtype, shape and
-    bytes, other objects by their pickled state. Modules, and what the libraries define, are compared by identity. There
-    is no key for objects that cannot be pickled, modules of other packages as a whole, and code that names one of
-    `READERS`.
+    bytes, other objects by their pickled state and all their attributes, but for the lazy ones of NumPyro's
+    distributions, which follow from the others. Modules, and what the libraries define, are compared by identity.
+    There is no key for objects that cannot be pickled, those of built-in types that pickle in a way of their own,
+    modules of other packages as a whole, and code that names one of `READERS`.
     """
     reading = _Reading()
     content = reading.content(function)
@@ -129,7 +141,18 @@ class _Reading:
             return self._unknown()
         make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
         made = self.content(make), self._contents(arguments), self.content(state)
-        return *made, self._contents(items or ()), self._named(dict(pairs or ()))
+        return *made, self._contents(items or ()), self._named(dict(pairs or ())), self._unpickled(value)
+
+    def _unpickled(self, value: object) -> Hashable:
+        """What the pickled state of an object of the user's may leave out: its attributes."""
+        kind: Any = type(value)
+        own = [base for base in kind.__mro__ if not _is_installed(_package(base))]
+        is_plain = all(getattr(kind, name) is getattr(object, name) for name in _PICKLING)
+        if not own or is_plain:
+            return None
+        if any(map(_is_builtin, kind.__mro__)) and any(not _PICKLING.isdisjoint(vars(base)) for base in own):
+            return self._unknown()
+        return self.content(object.__getstate__(value))
 
     @_parts.register(list)
     @_parts.register(tuple)
@@ -155,6 +178,15 @@ class _Reading:
         if isinstance(value, jax.core.Tracer) or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
             return self._unknown()
         return value.weak_type, self._parts(np.asarray(value))
+
+    @_parts.register
+    def _(self, value: dist.Distribution) -> Hashable:
+        state: Any = object.__getstate__(value)
+        if not isinstance(state, dict):
+            return self._pickled(value)
+        parts = [part for kind in type(value).__mro__ for part in vars(kind).items()]
+        lazy = {name for name, part in parts if isinstance(part, lazy_property)}
+        return self.content(type(value)), self._named({n: part for n, part in state.items() if n not in lazy})
 
     @_parts.register
     def _(self, value: types.ModuleType) -> Hashable:
@@ -201,7 +233,7 @@ class _Reading:
     def _(self, value: type) -> Hashable:
         if _is_installed(_package(value)):
             return value
-        read = {name: part for name, part in vars(value).items() if _is_read(name, part)}
+        read = {name: part for name, part in vars(value).items() if name not in _NOT_READ}
         return value.__name__, self._contents((type(value), *value.__bases__)), self._named(read)
 
     @_parts.register
@@ -288,10 +320,9 @@ def _is_installed(package: str) -> bool:
     return package in LIBRARIES or package in sys.stdlib_module_names or path.startswith(_INSTALLED)
 
 
-def _is_read(name: str, part: object) -> bool:
-    """Whether an attribute of a class matters for its content: not those that Python keeps for itself."""
-    is_own = name.startswith("__") and not isinstance(part, types.FunctionType | property | staticmethod | classmethod)
-    return not is_own and name != "_abc_impl"
+def _is_builtin(kind: type) -> bool:
+    """Whether a type is made by C code, whose things hold more than attributes."""
+    return kind is not object and not kind.__flags__ & _MADE_BY_PYTHON
 
 
 def as_text(content: Hashable) -> str:

@@ -72,6 +72,48 @@ def tuned(factor):
     return tuned
 
 
+class Reloaded(Plain):
+    """Pickled without its table, which is loaded again."""
+
+    def __getstate__(self):
+        return {key: value for key, value in vars(self).items() if key != "table"}
+
+
+class Rebuilt(Plain):
+    def __reduce__(self):
+        return Rebuilt, ()
+
+
+class Slotted:
+    __slots__ = ("table",)
+
+    def __init__(self, table):
+        self.table = table
+
+    def __getstate__(self):
+        return None
+
+
+class Tagged(np.ndarray):
+    """An array with an attribute, which pickles of arrays leave out."""
+
+    @classmethod
+    def of(cls, values, tag):
+        tagged = np.asarray(values, float).view(cls)
+        tagged.tag = tag
+        return tagged
+
+
+class Named(Tagged):
+    def __reduce__(self):
+        return Named.of, ([], self.tag)
+
+
+def marked(table):
+    """A class with an attribute whose name looks like one of Python's."""
+    return type("Marked", (), {"__table__": table})
+
+
 def recursive(base):
     def power(n):
         return base * power(n - 1) if n else 1
@@ -129,6 +171,14 @@ def values():
         ],
         "order": [{"a": 1, "b": 2}, {"b": 2, "a": 1}],
         "objects": [Frozen(1.0), Frozen(1), Frozen(1.0, ("b",)), Plain(a=1), Plain(a=2), Plain(b=1), Plain(a=1, b=1)],
+        "objects that leave things out of pickles": [
+            *(Reloaded(table=table, name="a") for table in (0.0, 1.0)),
+            *(Rebuilt(table=table) for table in (0.0, 1.0)),
+            *(Slotted(table) for table in (0.0, 1.0)),
+            *(Tagged.of([1, 2], tag) for tag in ("a", "b")),
+            Tagged.of([1, 3], "a"),
+        ],
+        "dunder names": [marked(1.0), marked(2.0), marked(1.0)(), marked(2.0)()],
         "classes made anew": [tuned(1.0), tuned(2.0), type(tuned(1.0)), type(tuned(2.0))],
         "distributions": [dist.Normal(0, 1), dist.Normal(0, 2), Wide(0, 1), dist.Cauchy(0, 1), Wide, dist.Normal],
         "functions": [abs, len, np.exp, jnp.exp, jnp.add, jax.nn.relu, numpyro.sample, recursive(2), recursive(3)],
@@ -218,6 +268,7 @@ UNKNOWN = {
     "a module as a whole": lambda: defined(THING=module_of(1)),
     "another package": lambda: closure(pytest.approx),
     "an empty cell": lambda: types.FunctionType(closure(1).__code__, {}, closure=(types.CellType(),)),
+    "an array that is pickled without its values": lambda: closure(Named.of([1, 2], "a")),
     "a callee": lambda: defined(step=closure(part for part in "ab")),
 }
 
@@ -225,6 +276,26 @@ UNKNOWN = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_cannot_be_told_has_no_fingerprint(name):
     assert function_fingerprint(UNKNOWN[name]()) is None
+
+
+DISTRIBUTIONS = {
+    "multivariate": lambda scale: dist.MultivariateNormal(jnp.zeros(2), scale * jnp.eye(2)),
+    "by covariance": lambda scale: dist.MultivariateNormal(jnp.zeros(2), covariance_matrix=scale * jnp.eye(2)),
+    "logits": lambda scale: dist.Bernoulli(logits=scale),
+    "probabilities": lambda scale: dist.Categorical(probs=jnp.array([scale, 1 - scale])),
+    "nested": lambda scale: dist.Bernoulli(logits=jnp.full(2, scale)).to_event(1),
+    "one's own": lambda scale: Wide(0.0, scale),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_lazy_properties_of_distributions_change_nothing(name):
+    distribution, other = map(DISTRIBUTIONS[name], (0.25, 0.5))
+    before = function_fingerprint(closure(0, distribution))
+    for part in (distribution, getattr(distribution, "base_dist", distribution)):
+        for lazy in ("probs", "logits", "precision_matrix", "covariance_matrix"):
+            getattr(part, lazy, None)
+    assert function_fingerprint(closure(0, distribution)) == before != function_fingerprint(closure(0, other))
 
 
 def test_a_traced_value_has_no_fingerprint():
