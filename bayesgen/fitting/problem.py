@@ -77,7 +77,8 @@ class ProgramProblem(Problem[Fit]):
             problem = dataclasses.replace(self, data=dataclasses.replace(self.data, model=model))
         refusal = method.refusal(problem)
         if refusal is not None:
-            raise FitError(refusal)
+            form = self.data.model.form_to_search
+            raise FitError(refusal if form is None else f"{refusal} These methods take the model with {form}.")
         return problem
 
     def refusal_of(self, method: "Method") -> str | None:

@@ -135,6 +135,10 @@ class ConcreteMixture(Mixture, ConcreteModel):
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         return self.model.with_scale(schema, summaries)
 
+    @property
+    def form_to_search(self) -> str | None:
+        return self.model.form_to_search
+
     def check_searchable(self, method: str) -> None:
         self.model.check_searchable(method)
 

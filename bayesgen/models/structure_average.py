@@ -214,11 +214,15 @@ class StructureAverage(ConcreteModel):
             log_odds={b.name: np.full(() if b.family.traits.joint else len(b.columns), odds) for b in dependent.blocks},
         )
 
+    @property
+    def form_to_search(self) -> str:
+        return "structure='full'"
+
     def check_searchable(self, method: str) -> None:
         """Refuse every method but `Exact`: the processes of all structures are not those of one program."""
         raise FitError(
-            f"structure='average' is averaged exactly, over every subset of columns: {method}() cannot. Use Exact(), "
-            "or structure='full'."
+            f"structure='average' is averaged exactly, over every subset of columns: {method}() cannot. Use "
+            f"{self.form_to_search}, or Exact() for rows that all have a label."
         )
 
     def check_class_can_be_added(self, schema: Schema) -> None:

@@ -197,6 +197,11 @@ class ConcreteModel(Recipe[Labelled]):
         """Latent coordinates of rows at a process, such as factors; None for models without any."""
         return None
 
+    @property
+    def form_to_search(self) -> str | None:
+        """The argument with which methods that search one program take the model; None where they take it as it is."""
+        return None
+
     def check_searchable(self, method: str) -> None:
         """Refuse a method, by name, that searches one program, where the model averages over several."""
 

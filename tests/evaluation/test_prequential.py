@@ -1,5 +1,7 @@
 """Rows predicted before they are learned: the chain rule, and fits of the rows before."""
 
+import sys
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -102,6 +104,23 @@ def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
     is_scored = ~np.isnan(result.log_scores).any(0)  # by all pairs, and so compared
     for lengths, scores in zip((result.code_length, result.joint_code_length), both(result), strict=True):
         np.testing.assert_allclose(lengths[..., -1], -np.where(is_scored, scores, 0.0).sum(-1), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", marked(CASES, ("discriminant, tied",)))
+def test_rows_have_no_score_exactly_where_a_fit_of_the_rows_before_is_refused(name, monkeypatch):
+    """One compiled call and a fit for each row give the same scores."""
+    case = CASES[name]
+    X, y = case.data
+    schema = bg.summarize(case.model, X, y).schema
+    rows = np.argsort(y[:13], kind="stable")  # class by class
+    data = [(take(X, rows), y[rows])]
+    together = bg.prequential(case.model, data, pairs=PAIRS[:2], schema=schema)
+    monkeypatch.setattr(sys.modules["bayesgen.evaluation.prequential"], "why_separate", lambda *_: "alone")
+    alone = bg.prequential(case.model, data, pairs=PAIRS[:2], schema=schema)
+    for scores, scores_alone in zip(both(together), both(alone), strict=True):
+        np.testing.assert_allclose(scores, scores_alone, rtol=1e-6, atol=1e-9)
+    until_all = y[rows].tolist().index(y[rows[-1]]) + 1
+    assert np.isnan(together.log_scores[0, 0, :until_all]).all(), "of maximum likelihood, as some class has no rows"
 
 
 def test_the_estimator_of_krichevsky_and_trofimov_is_one():
