@@ -83,7 +83,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             out, by log-sum-exp over up to 256 joint values a row; `Fit.local` is their posterior. Continuous ones
             (random effects, abilities) are sampled by `NUTS` with the rest, and `fit.parameters` has those of the
             training rows, a row of weight 2 as two rows. In prediction they are integrated out: a single number in a
-            row by quadrature, to about 1e-6 where densities are smooth, up to four by importance sampling with 512
+            row by quadrature, to about 1e-6 where densities are smooth and have up to four modes, which are looked for
+            at distances that double (with more the answer is NaN); up to four by importance sampling with 512
             points a draw, whose errors are part of the standard errors of averages over draws. A plug-in answer has
             no such error: p(x, y | Q) is known to about 1 % there.
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A

@@ -1,16 +1,19 @@
 """Integrals over a few unbounded coordinates of densities known by their logs. Traceable.
 
-The mode is found by Newton's method, and distances from it by how far the log density falls. In one dimension the rule
+A mode is found by Newton's method, and distances from it by how far the log density falls. In one dimension the rule
 is the trapezoid in t of x = sinh(pi/2 sinh(t)), between the points where the density is negligible; its error is below
 1e-8 for smooth densities, with heavy tails or without (Takahasi and Mori 1974, Double exponential formulas for
-numerical integration). In more it is importance sampling with Student's t of two degrees of freedom along the axes of
-the curvature, whose quantiles are at a shifted lattice.
+numerical integration). Where the log density, at distances from a mode that double, rises again, there is another mode;
+the rule of several modes is the trapezoid in the sum of their t. Up to four modes are found so. With four of them, and
+integrals that differ by 1 % between all points and every second one, the integral is NaN: there may be more. A peak
+between two such distances that neither of them shows is not found. In more dimensions the rule is importance sampling
+with Student's t of two degrees of freedom along the axes of the curvature, whose quantiles are at a shifted lattice.
 
 Points do not move with the parameters where integrals are differentiated, so that gradients are integrals by the same
 rule.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,8 +27,11 @@ MOST_AXES = 4
 IN_ONE, IN_MORE = 81, 512  # numbers of points
 STARTS = 4.0 ** np.arange(-2, 8)  # distances from the origin at which a mode is looked for
 PARTS = np.array([0.0, 2.0, 1.0, *4.0 ** -np.arange(1, 6)])  # of Newton's step
-FACTORS = 5.0 ** np.arange(-5, 11)  # of widths by curvature, at which the fall of the log density is measured
+FACTORS = 2.0 ** np.arange(-11, 24)  # of widths by curvature, at which the fall of the log density is measured
 NEGLIGIBLE = 33.0  # fall of the log density at the ends of the rule
+MOST_MODES = 4  # in one coordinate
+UNRESOLVED = 0.01  # difference of logs of integrals by all points, and by every second one
+RISE = 1e-6  # of a log density, that is no rounding
 PROPOSALS = 4  # of an exact draw
 MOST_STEPS = 30
 SHIFTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
@@ -40,19 +46,23 @@ def num_points(num_axes: int) -> int:
 
 
 class Line(NamedTuple):
-    """Densities of one coordinate at even distances of t, where x = mode + width sinh(pi/2 sinh(t)).
+    """Densities of one coordinate at even distances along a line that is dense about each of their modes.
+
+    The place of x is the sum over modes of t, where x = mode + width sinh(pi/2 sinh(t)).
 
     Attributes:
-        mode: of each density.
-        width: of each.
-        first: the first t.
-        step: between successive t.
+        modes: of each density; past the last one, copies of the first.
+        widths: of each mode.
+        counts: 1 for a mode, 0 for a copy.
+        first: the place of the first point.
+        step: between the places of successive points.
         logs: log densities of x.
-        slopes: derivatives of x.
+        slopes: derivatives of x by its place.
     """
 
-    mode: Float[Array, " C"]
-    width: Float[Array, " C"]
+    modes: Float[Array, "modes C"]
+    widths: Float[Array, "modes C"]
+    counts: Float[Array, "modes C"]
     first: Float[Array, " C"]
     step: Float[Array, " C"]
     logs: Float[Array, "m C"]
@@ -61,21 +71,60 @@ class Line(NamedTuple):
     @classmethod
     def of(cls, log_densities: LogDensities, parameters: Any, num_cases: int, num_points: int) -> "Line":
         """The line of densities, differentiable by their parameters."""
-        mode, axes, falls = _searched(log_densities, jax.lax.stop_gradient(parameters), num_cases, 1)
-        radius = axes[:, 0, 0]
-        width = 2 * radius * _widths(falls)[0]
-        farthest = 1.15 * radius * _reach(falls, falls < NEGLIGIBLE, NEGLIGIBLE)[:, 0] / width
-        ends = jnp.arcsinh(2 / np.pi * jnp.arcsinh(farthest))
-        step = (ends[0] + ends[1]) / (num_points - 1)
-        line = cls(mode[:, 0], width, -ends[1], step, *2 * [jnp.zeros((0, num_cases))])
+        peaks = _peaks(log_densities, jax.lax.stop_gradient(parameters), num_cases)
+        line = cls(peaks.modes, peaks.widths, peaks.counts, *2 * [peaks.ends[0]], *2 * [jnp.zeros((0, num_cases))])
+        first, last = line._places(peaks.ends)[0]
+        line = line._replace(first=first, step=(last - first) / (num_points - 1))
         points, slopes = line.at(jnp.arange(num_points)[:, None])
         return line._replace(logs=_safe(log_densities, parameters)(points), slopes=slopes)
 
+    def _places(self, x: Float[Array, "m C"]) -> tuple[Float[Array, "m C"], Float[Array, "m C"]]:
+        """The places of points x, and their derivatives by x."""
+        scaled = (x[:, None] - self.modes) / self.widths
+        outer = 2 / np.pi * _arcsinh(scaled)
+        slopes = 2 / np.pi / (self.widths * jnp.sqrt((1 + scaled**2) * (1 + outer**2)))
+        return (self.counts * _arcsinh(outer)).sum(1), (self.counts * slopes).sum(1)
+
     def at(self, places: Float[Array, "m _"]) -> tuple[Float[Array, "m C 1"], Float[Array, "m C"]]:
-        """x and its derivative at places along the line, in steps."""
-        odd, even = _hyperbolic(self.first + places * self.step)
-        outer_odd, outer_even = _hyperbolic(np.pi / 2 * odd)
-        return (self.mode + self.width * outer_odd)[..., None], np.pi / 2 * self.width * outer_even * even
+        """x and its derivative at places along the line, in steps.
+
+        With one mode they are explicit; else Newton's method, held in a bracket, solves for x from the nearest mode.
+        """
+        wanted = self.first + places * self.step
+        at_modes = self._places(self.modes)[0]
+        distances = jnp.where(self.counts > 0, jnp.abs(wanted[:, None] - at_modes), jnp.inf)
+        mode, width, start = _of_best(-distances, (self.modes, self.widths, at_modes), axis=1)
+
+        def mapped(t: Float[Array, "m C"]) -> tuple[Float[Array, "m C"], Float[Array, "m C"]]:
+            odd, even = _hyperbolic(t)
+            outer_odd, outer_even = _hyperbolic(np.pi / 2 * odd)
+            return mode + width * outer_odd, np.pi / 2 * width * outer_even * even
+
+        def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            count, t, low, high, *_ = state
+            x, slope = mapped(t)
+            place, by_x = self._places(x)
+            error = place - wanted
+            low, high = jnp.where(error > 0, low, t), jnp.where(error > 0, t, high)
+            moved = t - error / (slope * by_x)
+            inside = (low <= moved) & (moved <= high)
+            return count + 1, jnp.where(inside, moved, (low + high) / 2), low, high, x, 1 / by_x, jnp.abs(error).max()
+
+        def goes_on(state: tuple[Array, ...]) -> Bool[Array, ""]:
+            return (state[0] < MOST_STEPS) & (state[-1] > 1e-10)
+
+        far = wanted - start  # t at x if there is no other mode, beyond it else
+        error = jnp.where((self.counts.sum(0) > 1).any(), jnp.inf, 0.0)
+        state: tuple[Array, ...] = (
+            jnp.zeros((), int),
+            far,
+            jnp.minimum(far, 0),
+            jnp.maximum(far, 0),
+            *mapped(far),
+            error,
+        )
+        *_, x, slopes, _ = jax.lax.while_loop(goes_on, step, state)
+        return x[..., None], slopes
 
     def log_integrals(self, every: int = 1) -> Float[Array, " C"]:
         """Logs of the integrals, by the trapezoid rule on every, or every second point."""
@@ -87,7 +136,7 @@ class Line(NamedTuple):
         Proposals have the density that is linear between the points. A few Metropolis-Hastings steps among them leave
         no trace of their density: all but one in some hundred is accepted.
         """
-        shape = PROPOSALS, len(self.mode)
+        shape = PROPOSALS, len(self.step)
         numbers = jax.random.uniform(key, (4, *shape), self.logs.dtype)
         top = self.logs.max(0)
         densities = self.slopes * jnp.exp(self.logs - top)
@@ -107,10 +156,96 @@ class Line(NamedTuple):
         return chosen[0]
 
 
+def _arcsinh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The inverse of sinh by one logarithm: XLA compiles its own for seconds."""
+    size = jnp.abs(x)
+    return jnp.sign(x) * jnp.log1p(size + size**2 / (1 + jnp.sqrt(1 + size**2)))
+
+
 def _hyperbolic(t: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     """sinh(t) and cosh(t) by one exponential, which takes most of their time."""
     power = jnp.exp(t)
     return 0.5 * (power - 1 / power), 0.5 * (power + 1 / power)
+
+
+class Peaks(NamedTuple):
+    """Modes of densities of one coordinate: see `Line`.
+
+    Attributes:
+        modes, widths, counts: as there.
+        ends: points beyond which the densities are negligible.
+    """
+
+    modes: Float[Array, "modes C"]
+    widths: Float[Array, "modes C"]
+    counts: Float[Array, "modes C"]
+    ends: Float[Array, "2 C"]
+
+
+def _peaks(log_densities: LogDensities, parameters: Any, num_cases: int) -> Peaks:
+    """Up to `MOST_MODES` modes of each density.
+
+    The first climb begins at the best of `STARTS`. Where the density, at distances from the last mode that double,
+    rises again, the next climb begins at the highest such point, and stays between its neighbours.
+    """
+    safe = _safe(log_densities, parameters)
+
+    def of_points(points: Float[Array, "C 1"]) -> Float[Array, " C"]:
+        return log_densities(parameters, points)
+
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        count, (_, start, low, high), spare, levels, modes, widths, ends = state
+        is_new = state[1][0] > -jnp.inf
+        mode, axes, level = _mode(of_points, safe, start[:, None], low[:, None], high[:, None])
+        falls, radius, mode = _falls(safe, mode, axes, level), axes[:, 0, 0], mode[:, 0]
+        is_next = (jnp.arange(MOST_MODES)[:, None] == count) & is_new
+        levels, modes = jnp.where(is_next, level, levels), jnp.where(is_next, mode, modes)
+        widths = jnp.where(is_next, 2 * radius * _widths(falls)[0], widths)
+        reach = 1.15 * radius * _reach(falls, falls < NEGLIGIBLE, NEGLIGIBLE)[:, 0]
+        wider = jnp.stack([jnp.minimum(ends[0], mode - reach[1]), jnp.maximum(ends[1], mode + reach[0])])
+        ends = jnp.where(is_new & (level >= levels.max(0) - NEGLIGIBLE), wider, ends)
+        # points that are higher than their neighbours, with no known mode between these: the next start, and a spare
+        points = mode + np.concatenate([-FACTORS[::-1], [0.0], FACTORS])[:, None] * radius
+        logs = level - jnp.concatenate([falls[1, ::-1, 0], jnp.zeros((1, num_cases)), falls[0, :, 0]])
+        above = jnp.minimum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]) > 0
+        above &= jnp.maximum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]) > RISE
+        rows = jnp.where(above & is_new, logs[1:-1], -jnp.inf), points[1:-1], points[:-2], points[2:]
+        scores, *brackets = (jnp.concatenate([row, of_spare[None]]) for row, of_spare in zip(rows, spare, strict=True))
+        has_mode = ((brackets[1] < modes[:, None]) & (modes[:, None] < brackets[2]) & (levels[:, None] > -jnp.inf)).any(
+            0
+        )
+        scores = jnp.where(has_mode, -jnp.inf, scores)
+        following = _of_best(scores, (scores, *brackets), axis=0)
+        scores = jnp.where(brackets[0] == following[1], -jnp.inf, scores)
+        spare = _of_best(scores, (scores, *brackets), axis=0)
+        return count + 1, following, spare, levels, modes, widths, ends
+
+    def goes_on(state: tuple[Array, ...]) -> Bool[Array, ""]:
+        return (state[0] < MOST_MODES) & (state[1][0] > -jnp.inf).any()
+
+    starts = np.concatenate([[0.0], STARTS, -STARTS])[:, None, None] + jnp.zeros((num_cases, 1))
+    nothing, none = jnp.full(num_cases, -jnp.inf), jnp.zeros((MOST_MODES, num_cases))
+    first = jnp.stack([none[0], _best(starts, safe(starts))[0][:, 0], nothing, -nothing])
+    no_peak = jnp.stack([nothing, *3 * [none[0]]])
+    state: tuple[Array, ...] = (
+        jnp.zeros((), int),
+        first,
+        no_peak,
+        none - jnp.inf,
+        none,
+        none,
+        jnp.stack([-nothing, nothing]),
+    )
+    *_, levels, modes, widths, ends = jax.lax.while_loop(goes_on, step, state)
+    is_mode = (jnp.arange(MOST_MODES)[:, None] == 0) | (levels > levels.max(0) - NEGLIGIBLE)
+    modes, widths = (jnp.where(is_mode, row, row[0]) for row in (modes, widths))
+    return Peaks(modes, widths, is_mode.astype(modes.dtype), ends)
+
+
+def _of_best(scores: Float[Array, "..."], columns: Iterable[Float[Array, "..."]], axis: int) -> Float[Array, "..."]:
+    """Entries of columns where scores are highest along an axis: quicker to compile than indexes are."""
+    is_best = scores == scores.max(axis, keepdims=True)
+    return jnp.stack([jnp.where(is_best, column, -jnp.inf).max(axis) for column in columns])
 
 
 def log_integrals(
@@ -127,7 +262,9 @@ def log_integrals(
     """
     log_densities = jax.jit(log_densities)
     if num_axes == 1:
-        return Line.of(log_densities, parameters, num_cases, IN_ONE).log_integrals()
+        line = Line.of(log_densities, parameters, num_cases, IN_ONE)
+        fine, coarse = map(line.log_integrals, (1, 2))
+        return jnp.where((line.counts.sum(0) == MOST_MODES) & (jnp.abs(fine - coarse) > UNRESOLVED), jnp.nan, fine)
     mode, axes, falls = _searched(log_densities, parameters, num_cases, num_axes)
     nodes, log_weights = _in_more(num_axes, shift)
     scaled = axes * _widths(falls).T[:, None, :]
@@ -154,9 +291,16 @@ def _searched(
     units = np.eye(num_axes)[:, None, :] * np.concatenate([[0.0], STARTS, -STARTS])[None, :, None]
     starts = jnp.broadcast_to(units.reshape(-1, 1, num_axes), (units[..., 0].size, num_cases, num_axes))
     mode, axes, level = _mode(lambda points: log_densities(parameters, points), safe, _best(starts, safe(starts))[0])
+    return mode, axes, _falls(safe, mode, axes, level)
+
+
+def _falls(
+    safe: ManyLogDensities, mode: Float[Array, "C d"], axes: Float[Array, "C d d"], level: Float[Array, " C"]
+) -> Float[Array, "2 F d C"]:
+    """Falls of log densities from the mode at `FACTORS` of its axes, on either side."""
     moves = np.multiply.outer([1.0, -1.0], FACTORS)[..., None, None, None] * jnp.moveaxis(axes, 2, 0)
-    falls = level - safe((mode + moves).reshape(-1, num_cases, num_axes)).reshape(moves.shape[:-1])
-    return mode, axes, jnp.nan_to_num(falls, nan=jnp.inf)
+    falls = level - safe((mode + moves).reshape(-1, *mode.shape)).reshape(moves.shape[:-1])
+    return jnp.nan_to_num(falls, nan=jnp.inf)
 
 
 def _widths(falls: Float[Array, "2 F d C"]) -> Float[Array, "d C"]:
@@ -188,6 +332,8 @@ def _mode(
     log_densities: Callable[[Float[Array, "C d"]], Float[Array, " C"]],
     safe: ManyLogDensities,
     start: Float[Array, "C d"],
+    low: Float[Array, "C 1"] | float = -jnp.inf,
+    high: Float[Array, "C 1"] | float = jnp.inf,
 ) -> tuple[Float[Array, "C d"], Float[Array, "C d d"], Float[Array, " C"]]:
     """Modes, principal axes of the curvature there, scaled to its radii, (C, coordinates, axes), and log densities."""
     slope = jax.grad(lambda points: log_densities(points).sum())
@@ -205,7 +351,7 @@ def _mode(
         gradient, axes = axes_at(point)
         along = jnp.einsum("cij,ci->cj", axes, gradient)
         parts = jnp.reshape(jnp.asarray(PARTS), (-1, 1, 1))
-        points = point + parts * jnp.einsum("cij,cj->ci", axes, along)
+        points = jnp.clip(point + parts * jnp.einsum("cij,cj->ci", axes, along), low, high)
         return count + 1, *_best(points, safe(points)), axes, jnp.abs(along).max()
 
     def goes_on(state: tuple[Array, ...]) -> Bool[Array, ""]:
