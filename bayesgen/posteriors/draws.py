@@ -161,7 +161,7 @@ class Entries:
         draws: the draws of each.
         rhats: rank-normalised split R-hat; NaN for one chain.
         sizes: bulk effective sample sizes.
-        entry_of: site -> the entry that each of its numbers is equal to, -1 for constants.
+        entry_of: site -> the entry that each of its numbers is equal to, -1 for those that are left out.
     """
 
     places: list[Place]
@@ -178,14 +178,14 @@ class Entries:
     def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "Entries":
         """The diagnostics of draws, parameter -> (chain, draw, ...).
 
-        Constant entries (a corner of a Cholesky factor) are left out, and of duplicates (the halves of a covariance)
-        all but one.
+        Constant entries (a corner of a Cholesky factor) and those with draws that are not finite are left out, and of
+        duplicates (the halves of a covariance) all but one.
         """
         places: list[Place] = []
         parts, entry_of = [], {}
         for name, value in values.items():
             flat = np.asarray(value).reshape(*value.shape[:2], -1)
-            moving = np.flatnonzero(np.ptp(flat, axis=(0, 1)) > 0)
+            moving = np.flatnonzero((flat.max((0, 1)) != flat.min((0, 1))) & np.isfinite(flat).all((0, 1)))
             few = np.concatenate(flat[:, :: max(1, flat.shape[1] // 8), moving])  # by which they are compared
             entries = np.full(flat.shape[2], -1)
             if len(moving):
@@ -252,7 +252,7 @@ def convergence_problems(
     num_draws = stats["diverging"].shape[1]
     if num_draws < FEWEST_DRAWS:
         return [f"num_samples={num_draws} tells nothing of convergence: draw hundreds a chain"]
-    entries, messages = entries or Entries.of(values), []
+    entries, messages = entries or Entries.of(values), [*_motionless(values), *_undefined(values, name_of)]
     divergent = int(stats["diverging"].sum())
     if divergent:
         messages.append(
@@ -273,6 +273,34 @@ def convergence_problems(
             "num_samples"
         )
     return messages
+
+
+def _motionless(values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> list[str]:
+    """A sentence about chains in which no number of any parameter ever changes, if there are any."""
+    still = np.all([(value == value[:, :1]).reshape(len(value), -1).all(1) for value in values.values()], axis=0)
+    if not still.any():
+        return []
+    return [
+        f"{int(still.sum())} of {len(still)} chains never moved, and their draws are one point: standardise the data, "
+        "or give priors that rule out values at which the density is not finite"
+    ]
+
+
+def _undefined(values: Mapping[str, Float[np.ndarray, "chains draws ..."]], name_of: NameOf) -> list[str]:
+    """A sentence about parameters that are NaN in some draws, or infinite in a part of them, if there are any."""
+    shares = {}
+    for name, value in values.items():
+        is_infinite = np.isinf(value)
+        undefined = np.isnan(value) | (is_infinite & ~is_infinite.all((0, 1)))
+        shares |= {(name, place): share for place, share in np.ndenumerate(undefined.mean((0, 1))) if share > 0}
+    if not shares:
+        return []
+    worst = max(shares, key=lambda place: shares[place])
+    return [
+        f"{name_of(*worst)} is not a finite number in {shares[worst]:.1%} of the draws, so that it has no mean there "
+        f"({len(shares)} such entries in all): look where the program computes it (a root or a logarithm of a negative "
+        "number, a division by zero)"
+    ]
 
 
 def _count(flags: Bool[np.ndarray, " entries"]) -> str:
@@ -339,9 +367,9 @@ class Draws(ProcessPosterior):
         diverging = self.sample_stats["diverging"]
         chains, draws = diverging.shape
         text = f"{chains} chains of {draws}, {diverging.sum()} divergent"
-        if draws < FEWEST_DRAWS or not any(np.ptp(value) > 0 for value in self.diagnosed.values()):
+        entries = self.entries
+        if entries is None or not len(entries.sizes):
             return text
-        entries = Entries.of(self.diagnosed)
         agreement = f", R-hat at most {entries.rhats.max():.3f}" if chains > 1 else ""
         return f"{text}{agreement}, bulk ESS at least {entries.sizes.min():,.0f}"
 

@@ -61,3 +61,30 @@ def test_a_few_draws_are_said_to_tell_nothing():
         draws = np.arange(2.0 * num_draws).reshape(2, num_draws)
         found = convergence_problems({"x": draws}, {"diverging": np.zeros((2, num_draws), bool)}, entry_names({}, {}))
         assert len(found) == 1 and "tells nothing of convergence" in found[0]
+
+
+def test_chains_that_never_move_are_told():
+    """One of them, or all; a number that no draw changes, beside numbers that move, is a constant."""
+    stats, names = {"diverging": np.zeros((4, 500), bool)}, entry_names({}, {})
+    moving = np.random.default_rng(0).normal(size=(4, 500))
+    factor = np.stack([np.stack([moving, np.zeros_like(moving)], -1), np.stack([moving, moving], -1)], -2)
+    assert not convergence_problems({"factor": factor, "rows": np.full((4, 500), 60.0)}, stats, names)
+    still = {"x": np.full((4, 500), 3.0), "factor": np.full((4, 500, 2), -1.0)}
+    assert convergence_problems(still, stats, names)[0].startswith("4 of 4 chains never moved")
+    moving[2] = 0.1
+    assert convergence_problems({"x": moving}, stats, names)[0].startswith("1 of 4 chains never moved")
+
+
+def test_draws_that_are_no_numbers_are_told_by_name():
+    """NaN anywhere, or infinity in a part of the draws; an infinite constant, such as a last cutpoint, is none."""
+    stats, names = {"diverging": np.zeros((4, 500), bool)}, entry_names({}, {})
+    moving = np.random.default_rng(0).normal(size=(4, 500, 2))
+    cutpoints = np.stack([np.full((4, 500), -np.inf), moving[..., 0], np.full((4, 500), np.inf)], -1)
+    assert not convergence_problems({"cutpoints": cutpoints}, stats, names)
+    broken = moving.copy()
+    broken[:, 100:, 1] = np.nan
+    broken[0, 0, 0] = np.inf
+    (told,) = convergence_problems({"a": moving, "root": broken}, stats, names)
+    assert told.startswith("'root[1]' is not a finite number in 80.0% of the draws") and "(2 such entries" in told
+    entries = Entries.of({"a": moving, "root": broken})
+    assert len(entries.sizes) == 2 and np.isnan(entries.by_site(entries.sizes)["root"]).all()
