@@ -119,6 +119,9 @@ def _arbitrary_value(
         support = leaf.step_support
     if support.is_discrete:
         return (supply.take(shape) > 0).astype(jnp.int32)
+    if isinstance(base_support(support), type(constraints.sphere)):  # which is the image of no space of real numbers
+        vectors = supply.take(shape)
+        return vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     transform = biject_to(support)
     free = supply.take(transform.inverse_shape(shape))
     free = jnp.where(jnp.abs(spread) > 1, jnp.sign(free), free)

@@ -20,6 +20,8 @@ from bayesgen.typing import Array, Float
 class Message(TypedDict, total=False):
     """The entries of NumPyro's message about a site that are read here; `run` adds `support`."""
 
+    _control_flow_done: bool  # whether its site is that of a scan
+
     type: str
     name: str
     fn: dist.Distribution  # of a sample site
@@ -59,6 +61,11 @@ def is_factor(message: Message) -> bool:
 def is_deterministic(message: Message) -> bool:
     """Whether the site is a `numpyro.deterministic`."""
     return message["type"] == "deterministic"
+
+
+def is_scanned(message: Message) -> bool:
+    """Whether the site is sampled in the body of a `scan`."""
+    return message.get("_control_flow_done", False)
 
 
 def is_plate(message: Message) -> bool:

@@ -228,7 +228,7 @@ def _site(message: Message, axis: int) -> Site:
 def _local(site: Site, message: Message) -> Site:
     """The shape of a local latent, and its values, or the shape of its unconstrained value."""
     if not site.discrete:
-        shape = biject_to(message["support"]).inverse_shape(tuple(message["fn"].shape()))
+        shape = _free_shape(message, tuple(message["fn"].shape()))
         return dataclasses.replace(site, free_event=shape[len(site.batch_shape) :])
     bounds = value_range(message["support"])
     assert bounds is not None, "checked by `check_local`"
@@ -244,4 +244,16 @@ def _unconstrained_shape(program: Program, message: Message, at_other_size: Mess
             f"The latent site {message['name']!r} has the shape {shape}, and {other_shape} where there are more rows: "
             f"a latent or an attribute of each row is sampled in the plate {plate!r}, and local=(...) names latents.",
         )
-    return tuple(biject_to(message["support"]).inverse_shape(tuple(shape)))
+    return _free_shape(message, tuple(shape))
+
+
+def _free_shape(message: Message, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the unconstrained value of a latent with this shape."""
+    try:
+        return tuple(biject_to(message["support"]).inverse_shape(shape))
+    except NotImplementedError:
+        raise ModelError(
+            f"The latent site {message['name']!r} is {_kind(message)}, whose support {message['support']} NumPyro maps "
+            "to no real numbers: sample real numbers and compute the value of them, as a handler of "
+            "numpyro.infer.reparam does."
+        ) from None

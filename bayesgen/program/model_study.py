@@ -26,6 +26,7 @@ from .conventions import (
     is_drawn,
     is_factor,
     is_sample,
+    is_scanned,
     log_prob,
     samples,
     signature_of,
@@ -214,6 +215,7 @@ class Study:
         self.call, self.given, self.constants = call, leaves, constants
         self._check_constants()
         columns, texts = with_columns({name: value for name, value in leaves.items() if name not in constants})
+        columns = {name: as_number(value) if is_array(value) else value for name, value in columns.items()}
         self.leaves = {**leaves, **columns}
         self.categories = {name: text.categories for name, text in texts.items()}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
@@ -221,7 +223,7 @@ class Study:
         self.rows = _row_axis(self.observed, rows)
         self.size = self.rows.size(next(iter(self.observed.values())))
         arrays = {name: np.asarray(value) for name, value in columns.items() if is_array(value)}
-        self.arrays = {name: as_number(array) for name, array in arrays.items() if max(array.shape) >= self.size}
+        self.arrays = {name: array for name, array in arrays.items() if max(array.shape) >= self.size}
         self.readings = {name: Reading(value) for name, value in self.arrays.items()}
         self.trace, self.observed, self.found = call.traced(self.leaves, self.arrays, self.readings)
         self.sources = self.found.sources("numbers", {name: name for name in self.arrays})
@@ -307,7 +309,7 @@ class Study:
         """The model run with a row more; or None, and the error in parentheses if there is one."""
         try:
             larger = self._resized(axes, self.size + 1)
-        except (TypeError, ValueError, IndexError, AssertionError) as error:  # of what the model calls
+        except (TypeError, ValueError, IndexError, AssertionError, RuntimeError) as error:  # of what the model calls
             return None, f" ({error})"
         sizes = {self.rows.size(message) for message in larger.observed.values()}
         is_larger = sizes == {self.size + 1} and larger.observed.keys() == self.observed.keys()
@@ -377,7 +379,13 @@ class Study:
     def _check_separate(self, feeding: frozenset[str]) -> None:
         """Refuse arguments that give observed values, and enter distributions, too."""
         for site, parts in self.sources.distributions.items():
-            if both := sorted(feeding & _all_of(parts)):
+            both = sorted(feeding & _all_of(parts))
+            if both and is_scanned(self.trace[site]):
+                raise ModelError(
+                    f"The site {site!r} is sampled in a scan over the rows, each of which depends on those before it: "
+                    "such a series is one row of a data-free program, GenerativeProgram(function)."
+                )
+            if both:
                 raise ModelError(
                     f"The argument {both[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
                     "too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "

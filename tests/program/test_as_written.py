@@ -422,7 +422,7 @@ REFUSED = {
     ),
     "a scan": (
         lambda b, x, y: scan(lambda level, step: (normal(level, step), None), b, jnp.asarray(y)),
-        "a series is one row of a data-free program",
+        "'y' is sampled in a scan over the rows, .* such a series is one row of a data-free program",
     ),
     "a Gaussian process": (
         lambda b, x, y: numpyro.sample("y", dist.MultivariateNormal(b * x, jnp.eye(len(x))), obs=y),
@@ -441,6 +441,28 @@ def test_what_is_refused_says_why(name):
     statements, sentence = REFUSED[name]
     with pytest.raises(ModelError, match=sentence):
         GenerativeProgram.from_model(model_of(statements), X[:, 0], Y)
+
+
+def autoregressive(previous, value):
+    """The second order, of an observed value or of one that is sampled."""
+    return (normal(0.5 * previous[0] - 0.2 * previous[1], value), previous[0]), None
+
+
+def by_values(y):
+    numpyro.sample("level", dist.Normal(0, 1))
+    scan(autoregressive, (y[1], y[0]), y[2:])
+
+
+def by_condition(num_steps, y):
+    numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.handlers.condition(data={"y": y}):
+        scan(lambda previous, _: autoregressive(previous, None), (0.0, 0.0), None, length=num_steps)
+
+
+@pytest.mark.parametrize("model, args", [(by_values, ()), (by_condition, (N,))])
+def test_a_series_by_scan_is_refused_as_one_in_any_precision(model, args):
+    with pytest.raises(ModelError, match="'y' is sampled in a scan over the rows"):
+        GenerativeProgram.from_model(model, *args, jnp.asarray(Y, jnp.float32))
 
 
 def test_arguments_of_our_names_are_fixed_before():

@@ -9,10 +9,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.integrate
+import scipy.stats
 from numpyro.distributions import constraints
 
 from bayesgen import GenerativeProgram, summarize
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, ModelError
 
 X = np.array([0.4, 0.7, 0.5])
 
@@ -66,6 +68,11 @@ MORE_SUPPORTS = {
         -1.0,
     ),
     "of positive numbers": (lambda q, x: dist.Weibull(q, 1.0), 0.5, -1.0),
+    "of unit vectors": (
+        lambda q, x: dist.ProjectedNormal(jnp.stack([q, 0.5])),
+        np.array([0.6, 0.8]),
+        np.array([0.6, 0.9]),
+    ),
     "of shares": (lambda q, x: dist.Dirichlet(q * jnp.ones(2)), np.array([0.3, 0.7]), np.array([0.3, 0.3])),
     "of correlations": (lambda q, x: dist.LKJ(2, q), POSITIVE_DEFINITE, np.array([[1.0, 2.0], [2.0, 1.0]])),
     "of factors": (
@@ -136,3 +143,31 @@ def test_bounds_of_a_class_are_those_of_the_row():
         summarize(program, {"v": [1.0, 3.0, 1.0]}, [0, 1, 1])
     with pytest.raises(DataError, match=r"lower_bound=0.0\) or GreaterThanEq\(lower_bound=2.0\)\); .* -1.0 in row 2"):
         summarize(program, {"v": [1.0, 3.0, -1.0]}, [0, 1, np.nan])
+
+
+def directions(n):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("direction", dist.ProjectedNormal(jnp.array([mean, 0.5])))
+
+
+def test_attributes_may_be_unit_vectors():
+    """Directions of normal vectors, whose lengths are integrated out."""
+    angles = np.array([0.3, 2.0, -1.0])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    program = GenerativeProgram(directions, label=None)
+    of_plane = scipy.stats.multivariate_normal([0.7, 0.5])
+    densities = [scipy.integrate.quad(lambda r, v=v: r * of_plane.pdf(r * v), 0, 20)[0] for v in vectors]
+    expected = np.log(densities).sum() + scipy.stats.norm.logpdf(0.7)
+    found = program.log_density({"mean": np.array(0.7)}, {"direction": vectors})
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_latent_without_a_map_to_real_numbers_is_refused_by_name():
+    def function(n):
+        direction = numpyro.sample("direction", dist.ProjectedNormal(jnp.array([0.7, 0.5])))
+        with numpyro.plate("rows", n):
+            numpyro.sample("v", dist.Normal(direction[0], 1.0))
+
+    with pytest.raises(ModelError, match="The latent site 'direction' is ProjectedNormal, whose support Sphere"):
+        GenerativeProgram(function, label=None)
