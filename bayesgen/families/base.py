@@ -317,6 +317,8 @@ class Family(abc.ABC):
     ) -> Float[np.ndarray, " n"] | None:
         """The predictive of each row in its class by this posterior without the row; None where there is no short form.
 
+        NaN for rows that a short form cannot take out without losing digits.
+
         Args:
             values: complete rows, from all of which this posterior has learned.
             classes, weights: of the rows.

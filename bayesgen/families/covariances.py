@@ -9,11 +9,12 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, holds_anywhere, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
+from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, holds_anywhere
+from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, Stated, TableShape, check_counted
+from .special import may_be_singular
 
 
 def vector_of_factors(factors: Float[Array, "*K D D"]) -> Float[np.ndarray, " F"]:
@@ -62,21 +63,11 @@ def check_ranks(
     dimension, scatter = summary.mean.shape[-1], pool(summary.scatter)
     if np.ndim(summary.count):
         check_counted(names, summary.count == 0)
-    if holds_anywhere(_may_be_singular(scatter)):
+    if holds_anywhere(may_be_singular(scatter)):
         counts = pool(np.asarray(summary.count))
         for index in np.ndindex(counts.shape):
             who = "all classes together" if tied else names.class_name(index)
             _check_rank(who, float(counts[index]), scatter[index], dimension, names)
-
-
-def _may_be_singular(scatter: Float[Array, "*K D D"]) -> Bool[ArrayOrNumber, "*K"]:
-    """Whether matrices are singular, or so nearly that rounding decides. Traceable."""
-    xp = namespace(scatter)
-    spread = xp.sqrt(xp.diagonal(scatter, axis1=-2, axis2=-1))
-    units = xp.where(spread > 0, spread, 1.0)
-    correlations = scatter / (units[..., :, None] * units[..., None, :])
-    sizes = xp.linalg.eigvalsh(xp.where(xp.isfinite(correlations), correlations, 0.0))
-    return ~(sizes[..., 0] > ROUNDING * sizes[..., -1])
 
 
 def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension: int, names: Names) -> None:

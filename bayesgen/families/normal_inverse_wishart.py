@@ -52,6 +52,7 @@ from .hyperparameters import (
 from .special import (
     LOG_PI,
     InverseGamma,
+    factor_of,
     log_inverse_wishart,
     log_multigamma_rising,
     log_normal,
@@ -62,6 +63,8 @@ from .special import (
     slogdet_growth,
 )
 from .student_t import MultivariateStudentTDensity, joint_student_t
+
+LEAST_SHARE = 1e-3  # of a determinant without a row, from which on its logarithm has ten digits left
 
 
 @record
@@ -227,7 +230,7 @@ class NormalInverseWishart(JointNormalFamily):
         freedom = self.df - dimension + 1
         xp = namespace(self.kappa, self.scale)
         widen = xp.sqrt((self.kappa + 1) / (self.kappa * freedom))
-        scale_tril = xp.linalg.cholesky(self.scale) * widen[..., None, None]
+        scale_tril = factor_of(self.scale) * widen[..., None, None]
         df = xp.broadcast_to(freedom, self.batch_shape[:-1]).astype(np.float64)
         return {"df": df, "loc": self.location, "scale_tril": scale_tril}
 
@@ -286,8 +289,8 @@ class NormalInverseWishart(JointNormalFamily):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         loc = parameters["mean"]
-        xp = namespace(loc, parameters["covariance"])
-        factor = xp.linalg.cholesky(parameters["covariance"])
+        factor = factor_of(parameters["covariance"])
+        xp = namespace(loc, factor)
         return {"loc": loc, "scale_tril": xp.broadcast_to(factor, (*loc.shape, loc.shape[-1]))}
 
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
@@ -302,7 +305,11 @@ class NormalInverseWishart(JointNormalFamily):
     def log_prob_left_out(
         self, values: Float[np.ndarray, "n D"], classes: Int[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
     ) -> Float[np.ndarray, " n"] | None:
-        """Student t whose scale matrix is that of all rows less one of rank one (Sherman and Morrison 1950)."""
+        """Student t whose scale matrix is that of all rows less one of rank one (Sherman and Morrison 1950).
+
+        NaN for a row that is nearly all of the scatter or of the weight of its class: digits are lost with the square
+        of the share that is left without it.
+        """
         if self.pooling.tied:
             return None
         density = MultivariateStudentTDensity.of(**self._predictive_parameters())
@@ -312,15 +319,18 @@ class NormalInverseWishart(JointNormalFamily):
             distances = jax.tree.map(lambda leaf, k=k: leaf[[k]], density.ellipsoids).distances(values[rows])
             squares[rows], half_log_det[rows] = distances.squares[:, 0, 0], distances.half_log_det[0, 0, 0]
         kappa, df = self.kappa[classes], density.df[classes]
-        kappa_rest, df_rest = kappa - weights, df - weights
+        has_digits = kappa - weights > LEAST_SHARE * kappa
+        kappa_rest, df_rest = np.where(has_digits, kappa - weights, kappa), np.where(has_digits, df - weights, df)
         widening, widening_rest = (kappa + 1) / (kappa * df), (kappa_rest + 1) / (kappa_rest * df_rest)
         square = squares * widening  # under the posterior's scale matrix
         share = 1 - weights * kappa / kappa_rest * square  # of the determinant that is left without the row
+        has_digits &= share > LEAST_SHARE
+        share = np.where(has_digits, share, 1.0)
         change = 0.5 * (np.log(share) + dimension * np.log(widening_rest / widening))
         half_log_det = half_log_det + change
         square_rest = (kappa / kappa_rest) ** 2 * square / (share * widening_rest)
         log_prob = joint_student_t(df_rest, square_rest[None], half_log_det[None], np.full((1, 1), dimension))
-        return np.asarray(log_prob[0])
+        return np.where(has_digits, log_prob[0], np.nan)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         matrix = ("feature", "feature_2")

@@ -8,8 +8,10 @@ import scipy.special
 from numpy.random import Generator
 from scipy.special import gammaln, multigammaln
 
-from bayesgen.statistics import LOG_2PI, log_diagonal, log_rising, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Float
+from bayesgen.errors import FitError
+from bayesgen.runtime import ROUNDING
+from bayesgen.statistics import LOG_2PI, holds_anywhere, log_diagonal, log_rising, namespace
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 # Draws are made by NumPy in float64: compiling them would cost more than they do.
 
@@ -73,9 +75,43 @@ def log_multigamma_rising(
     return sum(terms, start=np.zeros(()))
 
 
+def may_be_singular(matrices: Float[Array, "*K D D"]) -> Bool[ArrayOrNumber, "*K"]:
+    """Whether matrices are singular, or so nearly that rounding decides. Traceable."""
+    xp = namespace(matrices)
+    spread = xp.sqrt(xp.diagonal(matrices, axis1=-2, axis2=-1))
+    units = xp.where(spread > 0, spread, 1.0)
+    correlations = matrices / (units[..., :, None] * units[..., None, :])
+    is_finite = xp.isfinite(correlations).all((-2, -1))
+    sizes = xp.linalg.eigvalsh(xp.where(is_finite[..., None, None], correlations, 0.0))
+    return ~(sizes[..., 0] > ROUNDING * sizes[..., -1])
+
+
+def factor_of(matrices: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
+    """Cholesky factors of covariances, scale matrices or precisions: sums of cross products of rows. Traceable.
+
+    Raises:
+        FitError: naming the first that is singular in floating point.
+    """
+    xp = namespace(matrices)
+    try:
+        factor = xp.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:  # JAX gives NaN
+        factor = np.full_like(matrices, np.nan)
+    if holds_anywhere(xp.isnan(factor)):
+        place = tuple(np.argwhere(may_be_singular(matrices))[0])
+        size = math.sqrt(np.diagonal(matrices[place]).max())
+        which = f" of class number {place[0]}" if matrices.ndim > 2 and len(matrices) > 1 else ""
+        raise FitError(
+            f"The columns{which} have cross products of about {size:.0e} squared, whose matrix is singular in floating "
+            "point: beside rows as far away as that, nothing is left of how columns vary together. Correct or drop "
+            "these rows (is it a mark of missing cells?), or model columns one by one (covariance='diag', NaiveBayes)."
+        )
+    return factor
+
+
 def slogdet(matrices: Float[Array, "*K D D"]) -> Float[ArrayOrNumber, "*K"]:
     """Log-determinants of positive-definite matrices, by Cholesky."""
-    return 2 * log_diagonal(namespace(matrices).linalg.cholesky(matrices))
+    return 2 * log_diagonal(factor_of(matrices))
 
 
 def slogdet_growth(matrices: Float[Array, "*#K D D"], growth: Float[Array, "*#K D D"]) -> Float[ArrayOrNumber, "*K"]:

@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows, Schema
@@ -23,8 +25,8 @@ from bayesgen.fitting import (
 )
 from bayesgen.posteriors import At, ConjugatePosterior, numbers_per_row
 from bayesgen.program import ConcreteModel, scores_of
-from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, over_chunks
-from bayesgen.statistics import SufficientStatistics, with_failed_checks
+from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, padded_size
+from bayesgen.statistics import SufficientStatistics, merged, with_failed_checks
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .rule import Rule
@@ -78,8 +80,8 @@ def scores_without(
 ) -> LogScores:
     """Log scores of the rows of each fold by the fit of all others.
 
-    Fits in closed form take the rows of the fold out of their statistics, all folds in one compiled call. Other fits,
-    and those without one of a few folds, are made again.
+    Fits in closed form take a row out of the posterior, or merge the statistics of all other folds, in one compiled
+    call. Other fits are made again, and so are those without one of a few folds, and those where a check failed.
 
     Args:
         fit: a fit of these rows, whose prior is kept.
@@ -89,15 +91,15 @@ def scores_without(
         skipped: errors of fits without a fold for which its scores are NaN; others are raised.
         table: the `table_by` of the rows, if it is known.
     """
-    numbers = np.flatnonzero(np.bincount(folds[folds >= 0]))
-    if _is_closed(fit, rule, rows):
-        of_others = _table_of_others(fit, rule, rows, table) if len(numbers) == rows.num_rows else None
+    scores, remaining = np.full((3, rows.num_rows), np.nan), folds
+    codes = None if rows.labels is None else np.asarray(rows.labels)
+    for make in (_table_by_short_form, _table_by_merging) if _is_closed(fit, rule, rows) else ():
+        of_others = make(fit, rule, rows, remaining, table)
         if of_others is not None:
-            return LogScores(*scores_of(of_others, np.asarray(rows.codes)))
-        if len(numbers) > FEW_FOLDS:
-            return _closed_scores(fit, rule, rows, folds)
-    scores = np.full((3, rows.num_rows), np.nan)
-    for fold in numbers:
+            is_scored = ~np.isnan(of_others).any(1)
+            scores[:2, is_scored] = np.stack(scores_of(of_others, codes))[:, is_scored]
+            remaining = np.where(is_scored, -1, remaining)
+    for fold in np.unique(remaining[remaining >= 0]):
         is_out = folds == fold
         with contextlib.suppress(*skipped):
             rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
@@ -119,11 +121,16 @@ def _is_closed(fit: Fit, rule: Rule, rows: Rows) -> bool:
     return why_not_closed(fit.concrete, fit.schema, fit.method, fit.summaries.statistics, rows) is None
 
 
-def _table_of_others(
-    fit: Fit, rule: Rule, rows: Rows, table: Float[np.ndarray, "n K"] | None
+def _table_by_short_form(
+    fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"], table: Float[np.ndarray, "n K"] | None
 ) -> Float[np.ndarray, "n K"] | None:
-    """Log-joints of rows, each by the exact posterior of all others; None where a family has no short form of them."""
+    """Log-joints of rows, each by the exact posterior of all others; NaN where a short form has no digits left for it.
+
+    None where several rows leave together, or a family has no short form.
+    """
     if rule.closed_at != "predictive" or not isinstance(fit.posterior, ConjugatePosterior):
+        return None
+    if len(np.unique(folds[folds >= 0])) < rows.num_rows:
         return None
     conjugate, codes, weights = fit.posterior.conjugate, np.asarray(rows.codes), np.asarray(rows.frequencies)
     if not isinstance(conjugate.class_prior, DirichletCategorical):
@@ -149,37 +156,60 @@ def _table_of_others(
     return table + np.log(counts / counts.sum(1, keepdims=True))
 
 
-def _closed_scores(fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"]) -> LogScores:
-    """Scores of left-out rows, each fold taken out of the statistics of all rows; NaN of all other rows."""
-    assert fit.summaries is not None and rule.closed_at is not None
+def _table_by_merging(
+    fit: Fit, rule: Rule, rows: Rows, folds: Int[np.ndarray, " n"], table: Float[np.ndarray, "n K"] | None
+) -> Float[np.ndarray, "n K"] | None:
+    """Log-joints of rows by the fits of all rows but their fold; NaN where a check failed. None for a few folds.
+
+    Statistics of the other folds are merged: differences of statistics would lose all digits beside a row far away.
+    """
     order = np.argsort(folds, kind="stable")[np.count_nonzero(folds < 0) :]
     _, fold, sizes = np.unique(folds[order], return_inverse=True, return_counts=True)
+    if len(sizes) <= FEW_FOLDS:
+        return None
+    assert rule.closed_at is not None
+    cells = max(1, len(fit.classes)) * sum(np.prod(values.shape[1:]) ** 2 for values in rows.values.values())
+    length = min(num_sets_at_once(sizes.max() * cells), padded_size(len(sizes)))
+    num_blocks = math.ceil(len(sizes) / length)
     position = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[fold]
-    places, weights = np.zeros((len(sizes), sizes.max()), int), np.zeros((len(sizes), sizes.max()))
+    places, weights = np.zeros((num_blocks * length, sizes.max()), int), np.zeros((num_blocks * length, sizes.max()))
     places[fold, position], weights[fold, position] = order, rows.frequencies[order]
     sets = SetsOfRows(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), places, weights)
-    plain = with_moments(fit.schema, UNKNOWN_MOMENTS)
-    ask = functools.partial(
-        _tables_without,
-        fit.summaries.statistics,
-        sets.shared,
-        model=fit.concrete,
-        schema=plain,
-        method=fit.method,
-        at=rule.closed_at,
-    )
-    cells = max(1, len(fit.classes)) * sum(np.prod(values.shape[1:]) ** 2 for values in rows.values.values())
+    block_of_row = np.full(rows.num_rows, -1)
+    block_of_row[order] = fold // length
+
+    def statistics_of(first: int, last: int) -> SufficientStatistics:
+        members = np.flatnonzero((first <= block_of_row) & (block_of_row < last))
+        taken = rows.take(members) if len(members) else dataclasses.replace(rows.take([0]), weights=np.zeros(1))
+        return fit.concrete.summarize(fit.schema, taken)
+
+    def tables_of(first: int, last: int, others: SufficientStatistics) -> list[Float[np.ndarray, "folds m K"]]:
+        """Tables of blocks of folds, by halves, where rows of no such block have these statistics."""
+        middle = (first + last) // 2
+        if first < middle:
+            of_left = tables_of(first, middle, others.merge(statistics_of(middle, last)))
+            return of_left + tables_of(middle, last, others.merge(statistics_of(first, middle)))
+        tables, has_failed = _tables_without(
+            others,
+            sets.shared,
+            jax.tree.map(lambda array: array[first * length : last * length], sets.of_each),
+            model=fit.concrete,
+            schema=with_moments(fit.schema, UNKNOWN_MOMENTS),
+            method=fit.method,
+            at=rule.closed_at,
+        )
+        return [np.where(np.asarray(has_failed)[:, None, None], np.nan, tables)]
+
     with jax.enable_x64(True):
-        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, num_sets_at_once(sizes.max() * cells))
-    codes = None if rows.labels is None else np.asarray(rows.labels)[order]
-    scores = np.full((2, rows.num_rows), np.nan)
-    scores[:, order] = np.where(is_unknown[fold], np.nan, scores_of(tables[fold, position], codes))
-    return LogScores(*scores)
+        tables = np.concatenate(tables_of(0, num_blocks, statistics_of(-1, 0)))
+    of_others = np.full((rows.num_rows, tables.shape[-1]), np.nan)
+    of_others[order] = tables[fold, position]
+    return of_others
 
 
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
 def _tables_without(
-    statistics: SufficientStatistics,
+    others: SufficientStatistics,
     shared: Any,
     folds: Any,
     *,
@@ -188,11 +218,24 @@ def _tables_without(
     method: Method,
     at: At,
 ) -> tuple[Float[Array, "folds m K"], Bool[Array, " folds"]]:
-    """The table of log-joints of the rows of each fold by the fit of all others, and where that has no estimate."""
+    """The table of log-joints of the rows of each fold by the fit of all others, and where a check of it failed.
 
-    def of_fold(fold: Any) -> Float[Array, "m K"]:
-        known, left_out = SetsOfRows.statistics_of(model, schema, shared, fold)
-        rest = method.closed_form(model.conjugate(known), statistics.without(left_out))
+    Args:
+        others: statistics of the rows of no fold.
+        shared, folds: see `SetsOfRows`.
+    """
+    prior = model.conjugate(with_moments(schema, shared[0]))
+    of_folds = jax.vmap(lambda fold: SetsOfRows.statistics_of(model, schema, shared, fold)[1])(folds)
+    others = jax.tree.map(lambda leaf, of_fold: jnp.asarray(leaf, of_fold.dtype), others, of_folds)
+
+    def merging(total: SufficientStatistics, part: SufficientStatistics) -> tuple[Any, SufficientStatistics]:
+        return total.merge(part), total
+
+    _, before = jax.lax.scan(merging, others, of_folds)
+    _, after = jax.lax.scan(merging, jax.tree.map(jnp.zeros_like, others), of_folds, reverse=True)
+
+    def of_fold(fold: Any, *parts: SufficientStatistics) -> Float[Array, "m K"]:
+        rest = method.closed_form(prior, merged(parts))
         return rest.log_joint(shared[1].take(fold[0]), at)
 
-    return jax.vmap(with_failed_checks(of_fold))(folds)
+    return jax.vmap(with_failed_checks(of_fold))(folds, before, after)

@@ -16,7 +16,7 @@ from bayesgen.typing import Array, Float, Int, Shaped
 from .arrays import holds_anywhere, namespace
 from .base import Likelihood
 from .passes import Classes, class_counts
-from .summaries import Summary, Sums, rest
+from .summaries import Summary, Sums
 
 
 @record
@@ -65,11 +65,6 @@ class SufficientStatistics:
 
     def __add__(self, other: "SufficientStatistics") -> "SufficientStatistics":
         return self.merge(other)
-
-    def without(self, part: "SufficientStatistics") -> "SufficientStatistics":
-        """The statistics of the other labelled rows, of complete data that hold the rows of `part`. Traceable."""
-        summaries = {site: summary.without(part.summaries[site]) for site, summary in self.summaries.items()}
-        return SufficientStatistics(rest(self.class_weights, part.class_weights), summaries, self.covariates)
 
     def with_empty_class(self, place: int) -> "SufficientStatistics":
         """The same with one more class, without rows, at this index."""

@@ -44,10 +44,6 @@ class Summary(abc.ABC):
     def pooled(self) -> "Summary":
         """The summary of all classes as one, with a class axis of length 1."""
 
-    def without(self, part: "Summary") -> "Summary":
-        """The summary of the other rows, of complete data that hold the rows of `part`. Traceable."""
-        raise NotImplementedError
-
     @abc.abstractmethod
     def of_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
@@ -98,12 +94,6 @@ class Sums(Summary):
     def of_class(self, index: int) -> "Sums":
         return jax.tree.map(lambda array: array[index, ...], self)
 
-    def without(self, part: Summary) -> "Sums":
-        assert isinstance(part, Sums)
-        counts = _alike(self.count, part.count)
-        totals = tuple(rest(one, another) for one, another in zip(self.totals, part.totals, strict=True))
-        return Sums(rest(*counts), totals, self.log_base - part.log_base)
-
 
 @record
 class Moments(Summary):
@@ -145,23 +135,6 @@ class Moments(Summary):
         between = trailing(one * share, self.scatter.ndim) * outer_or_square(delta, self.is_matrix)
         return Moments(count, mean, self.scatter + other.scatter + between, self.log_base + other.log_base)
 
-    def without(self, part: Summary) -> "Moments":
-        """The pairwise formula with negative weights."""
-        assert isinstance(part, Moments)
-        one, another = _alike(self.count, part.count)
-        count, xp = rest(one, another), namespace(one, another)
-        share = xp.where(count > 0, another / xp.where(count > 0, count, 1.0), 0.0)
-        delta = self.mean - part.mean
-        between = trailing(one * share, self.scatter.ndim) * outer_or_square(delta, self.is_matrix)
-        scatter = self.scatter - part.scatter - between
-        is_left = trailing(count > 0, self.scatter.ndim)
-        return Moments(
-            count,
-            xp.where(trailing(count > 0, delta.ndim), self.mean + trailing(share, delta.ndim) * delta, 0.0),
-            xp.where(is_left, scatter, 0.0),
-            self.log_base - part.log_base,
-        )
-
     def pooled(self) -> "Moments":
         total = self._slice(0)
         for index in range(1, len(self.count)):
@@ -173,12 +146,6 @@ class Moments(Summary):
 
     def of_class(self, index: int) -> "Moments":
         return jax.tree.map(lambda array: array[index, ...], self)
-
-
-def rest(whole: ClassTable, part: ClassTable) -> ClassTable:
-    """The difference of weights, 0 where it is rounding alone."""
-    left = whole - part
-    return namespace(left).where(left > 1e-12 * whole, left, 0.0)
 
 
 def outer_or_square(delta: ClassTable, is_matrix: bool) -> ClassTable:

@@ -1,10 +1,13 @@
 """Training rows predicted from all others: equal to fits without them, under the same prior."""
 
+import itertools
+
 import arviz_stats
 import numpy as np
 import pytest
 
 import bayesgen as bg
+from bayesgen.averaging.left_out import cross_validated_scores
 from tests.models import response_cases
 from tests.models.cases import CASES, take
 from tests.prediction.draws import drawn
@@ -39,6 +42,56 @@ def test_scores_are_those_of_fits_without_the_row(name, pair):
     rows = [0, 1, 17, 40]
     np.testing.assert_allclose(result.log_scores[rows], refitted(case, fit, rows, method, rule), rtol=1e-8, atol=1e-10)
     assert result.pareto_k is None and not np.isnan(result.total)
+
+
+FAR_METHODS = {"Exact": METHODS["Exact"], "MLE": (bg.MLE(), bg.PlugIn())}
+FAR_QUICK = {("naive Bayes", "Exact", "rows"), ("discriminant, full", "Exact", "rows")}
+FAR_QUICK |= {("discriminant, tied", "Exact", "rows"), ("discriminant, diag", "MLE", "folds")}
+FAR = [
+    pytest.param(*case, marks=() if case in FAR_QUICK else pytest.mark.slow)
+    for case in itertools.product([name for name in CASES if "sparse" not in name], FAR_METHODS, ("rows", "folds"))
+]
+
+
+def with_far_cell(X, value=1e9):
+    """The rows with one cell, of the first row, that is far from all others, as a mark of missing cells may be."""
+    if isinstance(X, dict):
+        name = next(name for name, values in X.items() if values.dtype.kind == "f")
+        return {**X, name: np.append(value, X[name][1:])}
+    return np.concatenate([np.append(int(value), X[0, 1:])[None], X[1:]])
+
+
+@pytest.mark.filterwarnings("ignore:.*that every class calls impossible", "ignore:.*probability zero under every")
+@pytest.mark.parametrize("name, method, split", FAR)
+def test_a_row_far_away_costs_the_scores_of_no_row_their_digits(name, method, split):
+    case, (method, rule) = CASES[name], FAR_METHODS[method]
+    X, y = with_far_cell(case.data[0]), case.data[1]
+    schema = bg.fit(case.model, *case.data, method=bg.Exact()).schema  # a prior in the units of the other rows
+    fit = bg.fit(case.model, X, y, method=method, schema=schema)
+    folds = np.arange(len(y)) % 40 if split == "folds" else np.arange(len(y))
+    result = bg.leave_one_out(fit, X, y, rule=rule, folds=folds if split == "folds" else None)
+    classes = fit.classes.tolist()
+    for fold in (0, 5, 17):
+        out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        rest = bg.fit(case.model, take(X, others), y[others], method=method, schema=fit.schema)
+        table = bg.predict(rest, take(X, out), rule=rule).log_probabilities
+        expected = table[np.arange(len(out)), [classes.index(label) for label in y[out]]]
+        np.testing.assert_allclose(result.log_scores[out], expected, rtol=1e-7, atol=1e-9)
+
+
+def test_stacking_takes_scores_that_a_row_far_away_leaves_as_they_are():
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(90, 2)), np.arange(90) % 2
+    X[:, 0] += y
+    far = X.copy()
+    far[0, 1] = 1e9
+    folds = np.arange(90) % 45
+    prior = bg.NormalInverseGamma(0.0, 0.1, 2.0, 1.0)
+    fit = bg.fit(bg.NaiveBayes(prior), far, y, method=bg.Exact())
+    rest = bg.fit(bg.NaiveBayes(prior), X[folds != 0], y[folds != 0], method=bg.Exact())
+    scores = cross_validated_scores(fit, far, y, folds).given_row
+    expected = bg.predict(rest, far[folds == 0], rule=bg.BMA()).log_probabilities[np.arange(2), y[folds == 0]]
+    np.testing.assert_allclose(scores[folds == 0], expected, rtol=1e-9)
 
 
 def test_a_weighted_row_leaves_as_a_whole_and_folds_leave_together():
