@@ -8,11 +8,11 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias, TypeVar
+from typing import Any, ClassVar, TextIO, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -23,7 +23,17 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
 from bayesgen.averaging import average
-from bayesgen.data import DATASET_NAMES, Dataset, ResponseColumn, Schema, Split, load_dataset
+from bayesgen.data import (
+    BINARY,
+    CATEGORICAL,
+    DATASET_NAMES,
+    REAL,
+    Dataset,
+    ResponseColumn,
+    Schema,
+    Split,
+    load_dataset,
+)
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn
 from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, study
@@ -66,6 +76,9 @@ TEST_SIZE = 0.25
 class Task(abc.ABC):
     """The kind of prediction: classes or numbers."""
 
+    label_kind: ClassVar[str | None] = None
+    """The kind of the target, where the task says it."""
+
     @abc.abstractmethod
     def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
         """The models by default."""
@@ -84,16 +97,13 @@ class Task(abc.ABC):
 
     def notes(self, options: Options, dataset: Dataset) -> list[str]:
         """Notes on possible mistakes: columns that hardly repeat."""
-        named = [
-            f"{column.name!r} ({column.values:,} values in {len(dataset.y):,} rows)"
-            for column in columns_as_read(dataset, self.schema(options, dataset))
-            if column.hardly_repeats
-        ]
+        columns = columns_as_read(dataset, self.schema(options, dataset))
+        named = [column.name for column in columns if column.hardly_repeats]
         if not named:
             return []
         return [
-            f"Columns that hardly repeat: {', '.join(named)}. A column of names or dates tells nothing about other "
-            "rows, and can make them impossible. To leave a column out: --drop."
+            f"Columns that hardly repeat: {_with_counts(dataset, named)}. A column of names or dates tells nothing "
+            "about other rows, and can make them impossible. To leave a column out: --drop."
         ]
 
     def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
@@ -121,7 +131,7 @@ class ClassificationTask(Task):
 
     def schema(self, options: Options, dataset: Dataset) -> Schema:
         """Columns of sequences, classes of the whole file, and its values unless unknown ones are missing."""
-        declared = dataset.declare(options.sequences)
+        declared = dataset.declared
         return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
 
     def description(self, options: CompareOptions, split: Split) -> str:
@@ -183,8 +193,9 @@ def _encoder(options: Options, dataset: Dataset) -> ColumnTransformer | None:
     None where all columns are numbers. Values that training rows lack have an indicator if they are declared, and count
     as the first value if not.
     """
-    declared = dataset.categories
-    values = {name: list(declared.get(name, (False, True))) for name in dataset.not_real}
+    columns = dataset.columns
+    names = [*columns.columns_of(BINARY.name), *columns.columns_of(CATEGORICAL.name)]
+    values = {name: list(columns.categories.get(name, (False, True))) for name in names}
     if not values:
         return None
     for name, of_column in values.items():
@@ -201,6 +212,8 @@ def _encoder(options: Options, dataset: Dataset) -> ColumnTransformer | None:
 class RegressionTask(Task):
     """Prediction of a number."""
 
+    label_kind = REAL.name
+
     def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
         return [ModelName.LINEAR]
 
@@ -212,8 +225,8 @@ class RegressionTask(Task):
         """The name of the target, and values of the whole file."""
         response = ResponseColumn(str(dataset.y.name))
         if options.unknown == "missing":
-            return Schema(unknown="missing", response=response)
-        return Schema(categories=dataset.categories, response=response)
+            return Schema(kinds=dataset.kinds, unknown="missing", response=response)
+        return Schema(kinds=dataset.kinds, categories=dataset.categories, response=response)
 
     def description(self, options: CompareOptions, split: Split) -> str:
         """The range of the numbers."""
@@ -250,7 +263,8 @@ class Outcome:
 
 def run(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
     """Do the work of a command, write its files, show its result; the exit status, 1 where it was refused."""
-    messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
+    plain: dict[str, Any] = {"markup": False, "emoji": False}  # names and classes are texts of the user's
+    messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty(), **plain)
     try:
         with ExitStack() as contexts:
             contexts.enter_context(_warnings_on(messages))
@@ -263,10 +277,15 @@ def run(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
     if as_json:
         print(_json(outcome.result.to_dict(), sys.stdout.encoding))
     else:
-        outcome.show(Console())
+        outcome.show(Console(**plain))
         if out is not None:
-            messages.print(f"The whole result is in {out}.", style="dim", markup=False)
+            messages.print(f"The whole result is in {out}.", style="dim")
     return 0
+
+
+def _with_counts(dataset: Dataset, names: Sequence[str]) -> str:
+    """Columns with their numbers of different values."""
+    return ", ".join(f"{name!r} ({dataset.X[name].nunique():,} values in {len(dataset.y):,} rows)" for name in names)
 
 
 OfCommand = TypeVar("OfCommand", bound=Options)
@@ -274,8 +293,25 @@ OfCommand = TypeVar("OfCommand", bound=Options)
 
 def _loaded(options: OfCommand) -> tuple[Dataset, Task, OfCommand]:
     """The data, the kind of prediction, and the options with their defaults, some of which depend on the data."""
-    dataset = load_dataset(options.data, target=options.target, missing=options.missing, texts=options.sequences)
-    dataset, task = dataset.without(options.drop), TASKS[options.task]
+    task = TASKS[options.task]
+    dataset = load_dataset(
+        options.data,
+        target=options.target,
+        missing=options.missing,
+        kinds=options.kinds,
+        label_kind=task.label_kind,
+        words_are_values=options.words_are_values,
+        separator=options.separator and options.separator.replace(r"\t", "\t"),
+        decimal=options.decimal,
+    ).without(options.drop)
+    dataset.check_names(options.keep, "keep")
+    left_out = [name for name in dataset.identifiers if name not in options.keep]
+    if left_out:
+        warn(
+            f"Columns of texts or dates that hardly repeat are left out: {_with_counts(dataset, left_out)}. Names and "
+            "dates tell nothing about other rows. To keep a column: --keep COLUMN."
+        )
+        dataset = dataset.without(left_out)
     models = options.models or task.default_models(options, dataset)
     return dataset, task, replace(options, target=str(dataset.y.name), models=models)
 
@@ -291,7 +327,7 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
     dataset, task, options = _loaded(options)
     for note in task.notes(options, dataset):
         warn(note)
-    models, pairs = _asked(options, dataset)
+    (models, pairs), schema = _asked(options, dataset), task.schema(options, dataset)
     result = study(
         models,
         dataset.X,
@@ -299,7 +335,7 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
         sizes=tuple(map(int, options.sizes.split(","))),
         repeats=options.repeats,
         pairs=pairs,
-        schema=task.schema(options, dataset),
+        schema=schema,
         seed=options.seed,
         out=out,
     )
@@ -313,7 +349,8 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
             "study.png": functools.partial(save, result.plot()),
         }
 
-    return Outcome(result, lambda console: show_study(result, title, console), files)
+    about = column_table(columns_as_read(dataset, schema))
+    return Outcome(result, lambda console: show_study(result, title, console, about), files)
 
 
 def compare_answers(options: CompareOptions) -> Outcome:

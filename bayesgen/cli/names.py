@@ -49,6 +49,16 @@ class MethodName(StrEnum):
     NUTS = "nuts"
 
 
+class KindName(StrEnum):
+    """The kinds of columns that `--kind` can name."""
+
+    REAL = "real"
+    BINARY = "binary"
+    CATEGORICAL = "categorical"
+    COUNT = "count"
+    SEQUENCE = "sequence"
+
+
 class UnknownName(StrEnum):
     """The treatments of unknown values that `--unknown` can name."""
 

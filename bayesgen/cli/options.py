@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .names import MODELS_OF, CovarianceName, MethodName, ModelName, TaskName, UnknownName
+from .names import MODELS_OF, CovarianceName, KindName, MethodName, ModelName, TaskName, UnknownName
 
 
 def _split_methods(values: list[str]) -> list[str]:
@@ -31,6 +31,15 @@ def _check_sizes(value: str) -> str:
     if not all(part.strip().isdecimal() and int(part) > 0 for part in value.split(",")):
         raise typer.BadParameter(f"{value!r} has to be numbers such as 5,10,20.")
     return value
+
+
+def _check_kinds(values: list[str] | None) -> list[str] | None:
+    """Declarations of kinds, COLUMN=KIND, checked."""
+    for value in values or ():
+        column, _, kind = value.rpartition("=")
+        if not column or kind not in set(KindName):
+            raise typer.BadParameter(f"{value!r} has to be COLUMN=KIND, with one of {', '.join(KindName)}.")
+    return values
 
 
 def _check_share(value: float | None) -> float | None:
@@ -72,6 +81,25 @@ class Options:
         list[str],
         typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.", show_default=False),
     ] = dataclasses.field(default_factory=list)
+    keep: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN",
+            help="Column to keep although it hardly repeats: columns of texts or dates are left out where more than "
+            "half of their cells differ. May be repeated.",
+            show_default=False,
+        ),
+    ] = dataclasses.field(default_factory=list)
+    kind: Annotated[
+        list[str],
+        typer.Option(
+            callback=_check_kinds,
+            metavar="COLUMN=KIND",
+            help=f"What the cells of a column are, one of {', '.join(KindName)}: codes that look like numbers are "
+            "categorical. May be repeated.",
+            show_default=False,
+        ),
+    ] = dataclasses.field(default_factory=list)
     sequences: Annotated[
         list[str],
         typer.Option(
@@ -89,11 +117,26 @@ class Options:
         list[str],
         typer.Option(
             metavar="MARK",
-            help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing, "
-            "and NA, NaN, null and None.",
+            help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing.",
             show_default=False,
         ),
     ] = dataclasses.field(default_factory=list)
+    words_are_values: Annotated[
+        bool,
+        typer.Option(
+            "--words-are-values",
+            help="NA, N/A, NaN, NULL, None and the like are values, as in a column of countries, not missing cells.",
+        ),
+    ] = False
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGN",
+            help="What separates the cells of a text file, such as ';'.",
+            show_default="a comma; a tab in TSV files",
+        ),
+    ] = None
+    decimal: Annotated[str, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.")] = "."
     unknown: Annotated[
         UnknownName | None,
         typer.Option(
@@ -140,6 +183,12 @@ class Options:
         naive = {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE}
         if self.bins is not None and self.models and not naive & {*self.models}:
             raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Column -> its declared kind."""
+        stated = {column: kind for column, _, kind in (value.rpartition("=") for value in self.kind)}
+        return stated | dict.fromkeys(self.sequences, KindName.SEQUENCE.value)
 
     @property
     def of_classes(self) -> dict[str, Any]:
@@ -194,16 +243,16 @@ class StudyOptions(Options):
 def _name(field: dataclasses.Field[Any]) -> str:
     """The name of an option, as Typer has it, which may be the singular of the field's."""
     declared = field.type.__metadata__[0].default  # type: ignore[union-attr]
-    return declared.removeprefix("--") if isinstance(declared, str) else field.name
+    return declared.removeprefix("--").replace("-", "_") if isinstance(declared, str) else field.name
 
 
 def command_line(command: str, options: Options) -> str:
     """The command with these options."""
     words = ["bayesgen", command, options.data]
     for field in dataclasses.fields(options)[1:]:
-        value = getattr(options, field.name)
-        for part in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{_name(field).replace('_', '-')}", str(part)]
+        value, name = getattr(options, field.name), f"--{_name(field).replace('_', '-')}"
+        for part in value if isinstance(value, list) else [] if value in (None, False) else [value]:
+            words += [name] if part is True else [name, str(part)]
     return shlex.join(words)
 
 

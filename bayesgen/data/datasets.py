@@ -2,12 +2,9 @@
 
 import dataclasses
 import difflib
-import warnings
-import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,91 +14,18 @@ from scipy import sparse
 from sklearn import datasets as sklearn_datasets
 from sklearn.model_selection import train_test_split
 
-from bayesgen.errors import BayesgenWarning, DataError, warn
+from bayesgen.errors import DataError
 from bayesgen.typing import Category
 
+from .categories import CATEGORICAL
+from .files import MISSING_WORDS, FileReader
+from .number_kinds import REAL
 from .schema import Schema
 from .sequence_of import SEQUENCE
+from .tables import read_table
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-
-def _read_text(separator: str) -> Callable[[Path, Sequence[str], Sequence[str]], pd.DataFrame]:
-    def read(path: Path, missing: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
-        header = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, keep_default_na=False)
-        _check_distinct(path, header.iloc[0].tolist())  # pandas would rename the second of two
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
-            return pd.read_csv(
-                path,
-                sep=separator,
-                index_col=False,
-                low_memory=False,
-                na_values=list(missing),
-                dtype=dict.fromkeys(texts, str),
-            )
-
-    return read
-
-
-def _read_parquet(path: Path, missing: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
-    if find_spec("pyarrow") is None:
-        raise DataError(f"{path} is a Parquet file, which pyarrow reads. Install it: pip install pyarrow")
-    from pyarrow import parquet
-
-    _check_distinct(path, parquet.read_schema(path).names)
-    frame = pd.read_parquet(path, engine="pyarrow")
-    return frame.mask(frame.isin(list(missing))) if missing else frame
-
-
-def _check_distinct(path: Path, names: list[str]) -> None:
-    """Refuse a table in which two columns have one name (several may have none)."""
-    repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
-    if repeated:
-        raise DataError(f"{path} has several columns called {', '.join(map(repr, repeated))}. Rename or drop some.")
-
-
-_READERS = {
-    ".tsv": _read_text("\t"),
-    ".tab": _read_text("\t"),
-    ".parquet": _read_parquet,
-    ".pq": _read_parquet,
-}
-# ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
-_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
-
-
-def read_file(path: Path, missing: Sequence[str], texts: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
-    """A table from a CSV, TSV or Parquet file.
-
-    Args:
-        path: the file, perhaps gzipped.
-        missing: texts that mark a cell as missing, besides those that pandas knows.
-        texts: columns whose cells stay the texts that they are in a CSV or TSV file, be they digits; Parquet has types.
-        known: names that may be meant where there is no such file.
-
-    Raises:
-        DataError: no such file; one that cannot be read, is empty, or has two columns of one name.
-    """
-    if not path.exists():
-        close = difflib.get_close_matches(str(path), known, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        names = ", ".join(known)
-        raise DataError(f"There is no file {str(path)!r}.{hint} The data sets known by name are {names}.")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    read = _READERS.get(suffixes[-1] if suffixes else "", _read_text(","))
-    try:
-        frame = read(path, missing, texts)
-    except DataError:
-        raise
-    except pd.errors.EmptyDataError as refusal:
-        raise DataError(f"{path} is empty. It needs a header line and rows.") from refusal
-    except _UNREADABLE as refusal:
-        raise DataError(f"{path} cannot be read as a table: {str(refusal).strip()}") from refusal
-    if len(frame) == 0:
-        raise DataError(f"{path} has no rows below its header line.")
-    return frame
 
 
 _TARGET = "target"
@@ -122,67 +46,69 @@ class Dataset:
     """Attributes and labels. `X` is a data frame (n, D), or a sparse matrix of counts; `y` a series (n,).
 
     Labels are classes, or numbers to predict. Rows without a label are used for training only, never for testing.
+    `kinds` are the declared ones, column -> name.
     """
 
     name: str
     X: "pd.DataFrame | csr_array"
     y: pd.Series
 
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> Schema:
+        """The schema of the columns: their kinds, those declared first, and the categories of the whole table."""
+        return Schema.infer(self.X, declared=Schema(kinds=self.kinds))
+
     @property
     def all_real(self) -> bool:
         """Whether every column holds numbers, so that the columns may be jointly normal."""
-        return all(self._are_real())
+        return len(self.columns.columns_of(REAL.name)) == self.X.shape[1]
 
     @property
     def any_real(self) -> bool:
         """Whether some column holds numbers."""
-        return any(self._are_real())
-
-    def _are_real(self) -> list[bool]:
-        """Whether each column holds numbers; a matrix of counts is one column that does not."""
-        if not isinstance(self.X, pd.DataFrame):
-            return [False]
-        return [
-            pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype) for dtype in self.X.dtypes
-        ]
+        return len(self.columns.columns_of(REAL.name)) > 0
 
     @property
-    def not_real(self) -> list[str]:
-        """Names of the columns of a frame that do not hold numbers."""
-        columns = self.X.columns if isinstance(self.X, pd.DataFrame) else ()
-        return [str(name) for name, is_real in zip(columns, self._are_real(), strict=False) if not is_real]
+    def identifiers(self) -> list[str]:
+        """Columns of texts or dates, of no declared kind, of whose observed cells more than half are different."""
+        if not isinstance(self.X, pd.DataFrame):
+            return []
+        table = read_table(self.X)
+
+        def identifies(name: str) -> bool:
+            cells = self.X[name].dropna()
+            is_text = cells.dtype.kind == "M" or table.inferred_kind(name) == CATEGORICAL.name
+            return is_text and 2 * cells.nunique() > len(cells)
+
+        return [name for name in map(str, self.X) if name not in self.kinds and identifies(name)]
 
     def without(self, columns: Sequence[str]) -> "Dataset":
         """The same without some columns. Raises DataError for a name that no column has, and where none is left."""
         if len(columns) == 0:
             return self
-        names = list(self.X.columns) if isinstance(self.X, pd.DataFrame) else []
-        for name in columns:
-            if name not in names:
-                raise DataError(_no_column(self.name, name, names, "leave out"))
-        if set(columns) >= set(names):
-            raise DataError(f"{self.name} has no column left. Leave fewer out.")
-        return dataclasses.replace(self, X=self.X.drop(columns=list(columns)))
+        self.check_names(columns, "leave out")
+        if set(columns) >= set(self.X):
+            raise DataError(f"{self.name} has no column left. Leave fewer out, or keep one: --keep COLUMN.")
+        kinds = {name: kind for name, kind in self.kinds.items() if name not in columns}
+        return dataclasses.replace(self, X=self.X.drop(columns=list(columns)), kinds=kinds)
+
+    def check_names(self, names: Sequence[str], purpose: str) -> None:
+        """DataError for a name that no column has; `purpose` says what it was to be named for."""
+        for name in names:
+            _check_column(self.name, name, [*map(str, self.X)] if isinstance(self.X, pd.DataFrame) else [], purpose)
 
     @property
     def categories(self) -> Mapping[str, Sequence[Category]]:
-        """The categories of each text column in the whole table."""
-        return Schema.infer(self.X).categories
+        """The categories of each text column, and the symbols of each column of sequences, in the whole table."""
+        return self.columns.categories
 
     @property
     def declared(self) -> Schema:
         """A schema with all categories and classes of the whole table, of which training rows may lack some."""
-        return self.declare()
-
-    def declare(self, sequences: Sequence[str] = ()) -> Schema:
-        """`declared`, with these columns as sequences of symbols, and their alphabets. DataError: no such column."""
-        names = list(self.X.columns) if isinstance(self.X, pd.DataFrame) else []
-        for name in sequences:
-            if name not in names:
-                raise DataError(_no_column(self.name, name, names, "read as sequences"))
-        kinds = dict.fromkeys(sequences, SEQUENCE)
-        whole = Schema.infer(self.X, self.y, declared=Schema(kinds=kinds))
-        return Schema(kinds=kinds, categories=whole.categories, classes=whole.classes)
+        classes = Schema.infer(self.X, self.y, declared=self.columns).classes
+        return Schema(kinds=self.kinds, categories=self.categories, classes=classes)
 
     def split(self, *, test_size: float = 0.25, seed: int = 0, by_class: bool = True) -> Split:
         """Training rows and a random test set: the share `test_size` of all rows, and of each class if `by_class`.
@@ -237,7 +163,16 @@ class Dataset:
 
 
 def load_dataset(
-    source: str | Path, *, target: str | None = None, missing: Sequence[str] = (), texts: Sequence[str] = ()
+    source: str | Path,
+    *,
+    target: str | None = None,
+    missing: Sequence[str] = (),
+    texts: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    label_kind: str | None = None,
+    words_are_values: bool = False,
+    separator: str | None = None,
+    decimal: str = ".",
 ) -> Dataset:
     """A data set of scikit-learn by name, or a table from a file.
 
@@ -245,32 +180,53 @@ def load_dataset(
         target is a number), or the path of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file
         where pyarrow is installed.
     target: the column that holds the classes, or the numbers to predict; None means the last one.
-    missing: texts that mark a cell of a file as missing, such as "?", besides those that pandas knows: an empty cell,
-        NA, NaN, null, None, ... (see `pandas.read_csv`).
-    texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros, "true".
+    missing: texts that mark a cell of a file as missing, such as "?", besides an empty cell. A number is marked by
+        every text of it. A warning names texts that no cell is.
+    texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros, "true",
+        "NA", blanks. Only an empty cell and `missing` mark a missing one.
+    kinds: column -> its kind, such as "categorical" where digits are codes, "real" where numbers have leading zeros,
+        "count", "binary" or "sequence". Texts of a column declared categorical are not read as numbers.
+    label_kind: the kind of the target: "real" for numbers, "categorical" for texts that are not read as numbers.
+    words_are_values: whether NA, N/A, NaN, nan, NULL, null, None and the like are values of the columns of a CSV or TSV
+        file. They are missing cells by default, and a warning counts them.
+    separator: what separates the cells of a CSV or TSV file; by default a comma, or a tab in a TSV file.
+    decimal: "." or ",": what stands before the decimals of its numbers.
 
-    Other cells are taken as pandas reads them: a column of numbers is real, of true and false binary, of texts
-    categorical. A "?" that is not in `missing` is a text like any other; a warning names the columns that would hold
-    numbers without it. Labels may be missing, too.
+    Cells of CSV and TSV files are read without the blanks around them. A column whose cells are all numbers is real, of
+    true and false binary, of texts categorical. Numbers with leading zeros, such as 0071, are codes: their column is
+    categorical. So are labels of which two are written differently and are one number. Warnings name such columns,
+    those of numbers that other texts keep from being real, and a "?" that is taken as a value. Labels may be missing.
     Raises DataError where there is no such file, or it cannot be read, is empty, or lacks the target.
 
     >>> load_dataset("iris").X.columns.tolist()
     ['sepal length (cm)', 'sepal width (cm)', 'petal length (cm)', 'petal width (cm)']
     """
-    name = str(source)
+    if decimal not in (".", ",") or (separator is not None and (len(separator) != 1 or separator == decimal)):
+        raise DataError(
+            f"separator={separator!r} and decimal={decimal!r}: give one character that separates cells, and another, "
+            "'.' or ',', that stands before decimals."
+        )
+    name, kinds = str(source), dict(kinds or {})
     if name == _DIGITS:
         return _load_digits(target)
-    frame = _FRAMES[name]() if name in _FRAMES else read_file(Path(source), missing, texts, DATASET_NAMES)
+    if name in _FRAMES:
+        frame = _FRAMES[name]()
+    else:
+        words = frozenset() if words_are_values else MISSING_WORDS
+        texts = [*texts, *(column for column, kind in kinds.items() if kind == SEQUENCE)]
+        reader = FileReader(missing, words, texts, kinds, label_kind, separator, decimal)
+        frame = reader.read(Path(source), target, DATASET_NAMES)
     frame = frame.rename(columns=str)
-    if target is None:
-        target = frame.columns[-1]
-    if target not in frame:
-        raise DataError(_no_column(name, target, list(frame.columns), "predict"))
+    for column in [] if target is None else [target]:
+        _check_column(name, column, list(frame.columns), "predict")
+    for column in kinds:
+        _check_column(name, column, list(frame.columns), "declare")
+    target = frame.columns[-1] if target is None else target
     y, X = frame[target], frame.drop(columns=target)
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
-    _warn_of_question_marks(X.drop(columns=list(texts), errors="ignore"))
-    return Dataset(name, X, _whole(y))
+    kinds.pop(target, None)
+    return Dataset(name, X, _whole(y), kinds)
 
 
 def _whole(y: pd.Series) -> pd.Series:
@@ -316,27 +272,15 @@ def _load_digits(target: str | None) -> Dataset:
     return Dataset(_DIGITS, sparse.csr_array(bunch.data.astype(int)), pd.Series(bunch.target, name=_TARGET))
 
 
-def _no_column(name: str, wanted: str, columns: list[str], purpose: str) -> str:
+def _check_column(name: str, wanted: str, columns: list[str], purpose: str) -> None:
+    """DataError where no column of a data set is called so."""
+    if wanted in columns:
+        return
     close = difflib.get_close_matches(wanted, columns, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{name} has no column {wanted!r} to {purpose}.{hint} Its columns: {', '.join(map(repr, columns))}."
-
-
-def _warn_of_question_marks(X: pd.DataFrame) -> None:
-    """Warn of columns that would be numbers if they had no "?": as categories they are seldom meant."""
-    found = []
-    for column in X.select_dtypes(exclude="number"):
-        texts = X[column].dropna().astype(str)
-        marks = texts == "?"
-        if marks.any() and pd.to_numeric(texts[~marks], errors="coerce").notna().all():
-            found.append(f"{column!r} ({marks.sum()} cells)")
-    if found:
-        warn(
-            f"Columns that hold numbers and '?' are taken as categorical, one category for each number: "
-            f"{', '.join(found)}. To have them taken as numbers, some of which are missing, say missing=['?'], on the "
-            "command line --missing '?'.",
-            BayesgenWarning,
-        )
+    raise DataError(
+        f"{name} has no column {wanted!r} to {purpose}.{hint} Its columns: {', '.join(map(repr, columns))}."
+    )
 
 
 def _plain(label: Any) -> Any:

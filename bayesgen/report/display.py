@@ -217,8 +217,11 @@ def _refusals(comparison: Comparison, model: str) -> Iterator[Text]:
         yield Text.assemble((f"{method} refused: ", "yellow"), str(message))
 
 
-def show_study(study: Study, title: str, console: Console) -> None:
-    """Print the means over repeats of every answer, by size, with their errors, and the paired differences."""
+def show_study(study: Study, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
+    """Print the means over repeats of every answer, by size, with their errors, and the paired differences.
+
+    `about` is shown below the title.
+    """
     spell = spelling(console.encoding)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     metrics = [metric for metric in study.metrics if metric in HEADLINES]
@@ -233,4 +236,4 @@ def show_study(study: Study, title: str, console: Console) -> None:
         table.add_row(*(Text(spell(cell)) for cell in (*cells_of_line, difference, refused)))
     references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
     note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
-    console.print(Text(spell(title), style="bold"), table, Text(spell(note), style="dim"), sep="\n")
+    console.print(Text(spell(title), style="bold"), *about, table, Text(spell(note), style="dim"), sep="\n")

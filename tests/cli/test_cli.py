@@ -88,7 +88,7 @@ def test_columns_of_sequences_are_chains_of_their_symbols(run, tmp_path):
     lenient = run(*arguments, "--unknown", "missing")
     assert lenient.exit_code == 0, lenient.stderr
     wrong = run("compare", path, "--sequence", "wurd")
-    assert wrong.exit_code == 1 and "no column 'wurd' to read as sequences. Did you mean 'word'?" in wrong.stderr
+    assert wrong.exit_code == 1 and "no column 'wurd' to declare. Did you mean 'word'?" in wrong.stderr
     numbers = run("compare", "iris", "--sequence", "sepal width (cm)", *FAST)
     assert numbers.exit_code == 1 and "'sepal width (cm)' is of sequences" in numbers.stderr
     regression = run("compare", path, "--task", "regression", "--target", "size", "--sequence", "word")
@@ -210,7 +210,8 @@ def named(tmp_path):
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_was_read_and_what_made_rows_impossible_is_told(run, named, tmp_path, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    result = run("compare", named, "--methods", "map,exact", "--out", tmp_path / "out")
+    kept = ["--keep", "id", "--keep", "day"]
+    result = run("compare", named, "--methods", "map,exact", "--out", tmp_path / "out", *kept)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= width
@@ -234,8 +235,109 @@ def test_what_was_read_and_what_made_rows_impossible_is_told(run, named, tmp_pat
     ]
     assert config["class_shares"] == [0.5, 0.5]
     assert config["class_shares_log_score"] == pytest.approx(np.log(0.5))
+    assert config["command"].count("--keep") == 2
     told = run("compare", named, *(word for name in ("id", "number", "day") for word in ("--drop", name)), *FAST)
     assert "hardly" not in told.stderr
+
+
+def test_texts_and_dates_that_hardly_repeat_are_left_out_unless_they_are_kept(run, named, tmp_path):
+    by_default, dropped = (
+        run("compare", named, *more, "--json", *FAST) for more in ([], ["--drop", "id", "--drop", "day"])
+    )
+    assert "left out: 'id' (48 values in 48 rows), 'day' (48 values" in by_default.stderr
+    assert "left out" not in dropped.stderr
+    assert json.loads(by_default.stdout)["pairs"] == json.loads(dropped.stdout)["pairs"]
+    names = [column["name"] for column in json.loads(by_default.stdout)["config"]["columns"]]
+    assert names == ["number", "size", "colour"]  # of numbers none is left out
+    declared = run("compare", named, "--keep", "id", "--sequence", "day", "--json", *FAST)
+    columns = json.loads(declared.stdout)["config"]["columns"]
+    assert [column["kind"] for column in columns] == ["categorical", "real", "sequence", "real", "categorical"]
+    wrong = run("compare", named, "--keep", "idd", *FAST)
+    assert wrong.exit_code == 1 and "no column 'idd' to keep. Did you mean 'id'?" in wrong.stderr
+    path = tmp_path / "days.parquet"
+    pytest.importorskip("pyarrow")
+    pd.read_csv(named, parse_dates=["day"])[["day", "size", "kind"]].to_parquet(path)
+    assert "left out: 'day' (48" in run("compare", path, *FAST).stderr
+
+
+LABELS = [
+    ("[/]", "[low]"),
+    *(pytest.param(pair, marks=pytest.mark.slow) for pair in ((":smile:", "[bold]x"), ("[red]", "b[/red]"))),
+]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_no_text_of_a_table_is_markup(run, tmp_path, labels):
+    """Names of columns, values and classes stand on the screen as they are written, in all tables and notes."""
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    kinds = np.array(labels)[(rng.random(40) < 0.5).astype(int)]
+    frame = pd.DataFrame({labels[0]: rng.normal(size=40), "hue": rng.permutation(kinds), "y": kinds})
+    names = [f"{labels[0]}{row}" for row in range(40)]
+    frame.assign(**{labels[1]: names})[[*labels, "hue", "y"]].to_csv(path, index=False)
+    result = run("compare", path, "--methods", "exact")
+    assert result.exit_code == 0, result.output
+    assert f"({', '.join(sorted(labels))})" in result.stdout
+    costly = result.stdout[result.stdout.index("rows that cost most") :]
+    assert sum(costly.count(label) for label in labels) >= 5 and labels[1] in result.stderr
+    study = run("study", path, "--sizes", "3", "--repeats", "2", "--methods", "exact")
+    assert study.exit_code == 0 and labels[0] in study.stdout
+    assert labels[0] in run("compare", path, "--target", labels[0] + "x").stderr
+    assert labels[0] in run("compare", path, "--kind", labels[0]).stderr
+
+
+CODES = [["01", "1", "10"], ["1", "1.0", "2"], ["007", "7", "-7"], ["true", "True", "false"]]
+
+
+@pytest.mark.parametrize("codes", CODES)
+def test_classes_that_are_written_differently_are_different(run, tmp_path, codes):
+    rng, path = np.random.default_rng(0), tmp_path / "sites.csv"
+    frame = pd.DataFrame({"x": rng.normal(4 * (np.arange(60) % 3), 1.0), "site": np.array(codes)[np.arange(60) % 3]})
+    frame.to_csv(path, index=False)
+    result = run("compare", path, "--methods", "exact", "--json")
+    assert json.loads(result.stdout)["config"]["classes"] == sorted(codes) and "'site'" in result.stderr
+    letters = frame.assign(site=np.array(list("abc"))[np.argsort(np.argsort(codes))][np.arange(60) % 3])
+    letters.to_csv(path, index=False)
+    expected = run("compare", path, "--methods", "exact", "--json")
+    answers = [json.loads(text.stdout) for text in (result, expected)]
+    assert answers[0]["pairs"] == answers[1]["pairs"]
+    assert answers[0]["config"]["class_shares"] == answers[1]["config"]["class_shares"]
+
+
+def test_kinds_are_declared_and_shown(run, tmp_path):
+    path = tmp_path / "areas.csv"
+    path.write_text("area,size,n,y\n" + "0071,1,0,p\n0204,2,3,q\n0339,5,1,q\n0480,4,7,p\n" * 8)
+    inferred = run("compare", path, "--model", "naive-bayes", "--methods", "exact")
+    lines = [line.split()[:2] for line in inferred.stdout.splitlines()]
+    assert ["area", "categorical"] in lines and ["size", "real"] in lines and "'area' ('0071')" in inferred.stderr
+    wanted = ["--kind", "area=real", "--kind", "size=categorical", "--kind", "n=count"]
+    for command in (["compare"], ["study", "--sizes", "3", "--repeats", "2"]):
+        declared = run(command[0], path, *command[1:], "--methods", "exact", "--model", "naive-bayes", *wanted)
+        lines = [line.split()[:2] for line in declared.stdout.splitlines()]
+        assert {("area", "real"), ("size", "categorical"), ("n", "count")} <= set(map(tuple, lines))
+        assert "leading zeros" not in declared.stderr
+    for wrong in ("area", "area=reel", "=real"):
+        assert run("compare", path, "--kind", wrong).exit_code == 2
+    unknown = run("compare", path, "--kind", "aria=real")
+    assert unknown.exit_code == 1 and "no column 'aria' to declare. Did you mean 'area'?" in unknown.stderr
+
+
+def test_semicolons_and_decimal_commas_are_read_when_they_are_stated(run, tmp_path):
+    frame = pd.DataFrame({"w": np.arange(30) / 4, "kind": ["a", "b"] * 15})
+    plain, german = tmp_path / "plain.csv", tmp_path / "german.csv"
+    frame.to_csv(plain, index=False)
+    frame.to_csv(german, index=False, sep=";", decimal=",")
+    stated = ["--separator", ";", "--decimal", ","]
+    results = [
+        run("compare", path, *more, "--methods", "exact", "--json") for path, more in ((plain, []), (german, stated))
+    ]
+    pairs = [json.loads(result.stdout)["pairs"] for result in results]
+    assert pairs[0] == pairs[1]
+    assert "--separator ';' --decimal ," in json.loads(results[1].stdout)["config"]["command"]
+    half = run("compare", german, "--separator", ";", "--methods", "exact", "--keep", "w")
+    assert "'w' ('0,0')" in half.stderr and "--decimal ','" in half.stderr
+    assert run("compare", german, "--decimal", ";").exit_code == 1
+    frame.to_csv(german, index=False, sep="\t")
+    assert run("compare", german, "--separator", r"\t", "--methods", "exact").exit_code == 0
 
 
 def test_many_columns_are_told_as_far_as_they_go_on_a_screen(run):

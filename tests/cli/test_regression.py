@@ -162,7 +162,7 @@ def test_a_target_of_other_than_numbers_is_refused_with_what_it_holds(run, tmp_p
 def test_texts_that_hardly_repeat_are_noted(run, tmp_path):
     path = lots(tmp_path / "lots.csv", name=[f"lot {number}" for number in range(40)])
     wanted = ["compare", path, "--target", "price", "--task", "regression", "--methods", "exact"]
-    assert "hardly repeat: 'name' (40 values in 40 rows)" in run(*wanted).stderr
+    assert "hardly repeat are left out: 'name' (40 values in 40 rows)" in run(*wanted).stderr
     assert "note" not in run(*wanted, "--drop", "name").stderr
 
 

@@ -1,6 +1,7 @@
 """Data sets by name and from files, what is refused, and how they are split."""
 
 import gzip
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,15 +9,16 @@ import pytest
 from scipy import sparse
 from sklearn import datasets as sklearn_datasets
 
+import bayesgen as bg
 from bayesgen import BayesgenWarning, DataError
-from bayesgen.data import datasets
+from bayesgen.data import files
 from bayesgen.data.datasets import load_dataset
 
 TABLE = pd.DataFrame(
     {
         "length": [1.5, 2.5, 3.0, 4.25, 5.0, 6.0],
         "open": [True, False, True, True, False, False],
-        "colour": ["red", "blue", "?", "red", "blue", "red"],
+        "colour": ["red", "blue", "-", "red", "blue", "red"],
         "kind": ["b", "a", "b", "a", "b", "a"],
     }
 )
@@ -56,7 +58,7 @@ def test_a_file_gives_the_table_that_was_written(tmp_path, name, write):
     assert dataset.X.columns.tolist() == ["length", "open", "colour"]
     assert dataset.X.dtypes["length"].kind == "f"
     assert dataset.X.dtypes["open"].kind == "b"
-    assert dataset.X.colour.tolist() == TABLE.colour.tolist()  # "?" is a value like any other
+    assert dataset.X.colour.tolist() == TABLE.colour.tolist()  # "-" is a value like any other
     assert not dataset.all_real
 
 
@@ -118,7 +120,9 @@ def write(path, content):
     [
         ("empty.csv", "", r"empty\.csv is empty"),
         ("head.csv", "a,b,c\n", r"head\.csv has no rows"),
-        ("one.csv", "a;b\n1;2\n", r"one column only, 'a;b'.*separated otherwise"),
+        ("one.csv", "a\n1\n", r"one column only, 'a'.*separated otherwise"),
+        ("semicolons.csv", "a;b\n1,5;2\n", r"one column, 'a;b'.*--separator ';'.*--decimal ','"),
+        ("tabs.csv", "a\tb\n1\t2\n", r"one column.*separator='\\t'"),
         ("not.csv.gz", "a,b\n1,2\n", r"not\.csv\.gz cannot be read"),
         ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:30], r"cut\.csv\.gz cannot be read"),
         ("not.parquet", "a,b\n1,2\n", r"not\.parquet cannot be read"),
@@ -168,16 +172,18 @@ def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="pip install pyarrow"):
         load_dataset(write(tmp_path / "t.parquet", "x"))
 
 
 def test_numbers_among_question_marks_are_categories_with_a_warning(tmp_path):
     path = write(tmp_path / "t.csv", "age,colour,kind\n1.5,?,a\n?,red,b\n2.5,red,a\n?,blue,b\n")
-    with pytest.warns(BayesgenWarning, match=r"'age' \(2 cells\)\..*--missing '\?'") as caught:
+    with pytest.warns(BayesgenWarning) as caught:
         dataset = load_dataset(path)
-    assert "colour" not in str(caught[0].message)
+    numbers, texts = (str(warning.message) for warning in caught)
+    assert "'age' ('?' in 2 cells)" in numbers and "--missing" in numbers and "colour" not in numbers
+    assert "'colour' (1 cells)" in texts and "--missing '?'" in texts and "age" not in texts
     assert dataset.X.age.tolist() == ["1.5", "?", "2.5", "?"]
 
 
@@ -227,7 +233,7 @@ def test_columns_are_left_out_by_name():
     assert fewer.y is dataset.y and dataset.without([]) is dataset
     with pytest.raises(DataError, match=r"diabetes has no column 'bmj' to leave out\. Did you mean 'bmi'\?"):
         dataset.without(["bmj"])
-    with pytest.raises(DataError, match="diabetes has no column left"):
+    with pytest.raises(DataError, match=r"diabetes has no column left.*--keep"):
         dataset.without(dataset.X.columns)
     with pytest.raises(DataError, match="digits has no column 'x3' to leave out"):
         load_dataset("digits").without(["x3"])
@@ -273,7 +279,7 @@ def test_splits_that_cannot_be_made_are_refused(tmp_path):
         dataset.split_per_class(4)
     with pytest.raises(DataError, match=r"6 rows in 2 classes.*test size 0\.1"):
         dataset.split(test_size=0.1)
-    with pytest.raises(DataError, match=r"Class '\?' of target 'colour' has one row only"):
+    with pytest.raises(DataError, match=r"Class '-' of target 'colour' has one row only"):
         load_dataset(tmp_path / "t.csv", target="colour").split()
 
 
@@ -283,3 +289,107 @@ def test_the_declared_schema_knows_what_a_split_may_hide(tmp_path):
     assert set(dataset.split_per_class(1).X_train.colour) == {"red"}
     assert list(dataset.declared.categories["colour"]) == ["blue", "green", "red"]
     assert list(dataset.declared.classes) == ["a", "b"]
+
+
+# --- what the cells of a text file are
+
+
+def read(tmp_path, text, **options):
+    """The columns and labels of a text file, and the warnings of reading it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = load_dataset(write(tmp_path / "t.csv", text), **options)
+    return dataset, " ".join(str(warning.message) for warning in caught)
+
+
+def test_words_that_mean_missing_are_counted_by_column_and_may_be_values(tmp_path):
+    text = "country,mass,word,y\nNA,1.5,NA,None\nDE,NaN,null,a\nNA,2.5,nan,b\n,3.5,x,b\n"
+    dataset, told = read(tmp_path, text, texts=["word"])
+    assert dataset.X.country.isna().tolist() == [True, False, True, True] and dataset.X.mass.isna().sum() == 1
+    assert dataset.y.isna().tolist() == [True, False, False, False]
+    assert dataset.X.word.tolist() == ["NA", "null", "nan", "x"]  # sequences keep theirs
+    for words in ("'NA' in 2 cells of 'country'", "'NaN' in 1 cells of 'mass'", "'None' in 1 cells of 'y'"):
+        assert words in told
+    assert "'word'" not in told and "--words-are-values" in told
+    dataset, told = read(tmp_path, text, texts=["word"], words_are_values=True)
+    assert dataset.X.country.fillna("").tolist() == ["NA", "DE", "NA", ""] and set(dataset.y) == {"None", "a", "b"}
+    assert "taken for missing" not in told
+    dataset, told = read(tmp_path, text, missing=["NA"])
+    assert "NA'" not in told and dataset.X.word.isna().sum() == 3
+
+
+def test_cells_and_names_are_read_without_the_blanks_around_them(tmp_path):
+    dataset, told = read(tmp_path, 'age, job , y\n 39, Sales, "a, b"\n41 , ?, c\n  ,Sales ,c\n', missing=["?"])
+    assert dataset.X.columns.tolist() == ["age", "job"] and dataset.y.tolist() == ["a, b", "c", "c"]
+    assert dataset.X.job.fillna("").tolist() == ["Sales", "", "Sales"] and not told
+    assert dataset.X.age.tolist()[:2] == [39, 41] and dataset.X.age.isna().tolist() == [False, False, True]
+    dataset, _ = read(tmp_path, "word,y\n ab,1\nab ,2\n", texts=["word"])
+    assert dataset.X.word.tolist() == [" ab", "ab "]
+    with pytest.raises(DataError, match="several columns called 'a'"):
+        read(tmp_path, "a, a,y\n1,2,3\n")
+
+
+def test_a_mark_marks_texts_and_every_spelling_of_a_number_and_is_told_where_no_cell_is_it(tmp_path):
+    text = "v,w,y\n-9,-9,a\n-9.0,x,b\n1.5,-9.0,c\n2,z,-9\n"
+    dataset, told = read(tmp_path, text, missing=["-9"])
+    assert dataset.X.v.isna().tolist() == [True, True, False, False]
+    assert dataset.X.w.isna().tolist() == [True, False, False, False]  # a column of texts
+    assert dataset.y.isna().tolist() == [False, False, False, True] and "No cell" not in told
+    _, told = read(tmp_path, text, missing=["-9", "n.a.", "unknown"])
+    assert "No cell" in told and "'n.a.', 'unknown'" in told
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"v": [-9, 1, 2], "t": [" ? ", "a", None], "y": list("aba")})
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert load_dataset(tmp_path / "t.parquet", missing=["?", "-9"]).X.isna().sum().tolist() == [1, 2]
+    with pytest.warns(BayesgenWarning, match="No cell of .* is '-'"):
+        load_dataset(tmp_path / "t.parquet", missing=["-"])
+
+
+def test_a_text_among_numbers_is_named_and_its_column_may_be_read_as_numbers(tmp_path):
+    numbers = [f"{row}.5,k{row % 2}" for row in range(12)]
+    text = "\n".join(["v,y", *numbers, "n.a.,k0"])
+    dataset, told = read(tmp_path, text)
+    assert "'v' ('n.a.' in 1 cells)" in told and "--missing" in told
+    assert dataset.columns.kind_of("v").name == "categorical"
+    dataset, told = read(tmp_path, text, missing=["n.a."])
+    assert dataset.X.v.sum() == sum(row + 0.5 for row in range(12)) and not told
+    dataset, told = read(tmp_path, text, kinds={"v": "real"})  # refused by row where it is used
+    assert not told
+    with pytest.raises(DataError, match=r"'v' is real, and has 'n\.a\.' at row 12"):
+        bg.fit(bg.NaiveBayes(), dataset.X, dataset.y, method=bg.Exact(), schema=dataset.declared)
+    for harmless in ("v,y\n2,a\n4,b\nmore,b\n", "v,y\nx1,a\n2,b\nx3,b\n"):
+        assert not read(tmp_path, harmless)[1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        ("1 2 3", [1, 2, 3]),
+        ("1.50 2.0 +3", [1.5, 2.0, 3.0]),
+        ("1e3 .5 -0.25", [1000.0, 0.5, -0.25]),
+        ("true FALSE True", [True, False, True]),
+        ("9007199254740993 9007199254740992 1", [2**53 + 1, 2**53, 1]),
+        ("01 1 10", ["01", "1", "10"]),
+        ("-01 1 2", ["-01", "1", "2"]),
+        ("1_0 2 3", ["1_0", "2", "3"]),
+        ("0x10 2 3", ["0x10", "2", "3"]),
+        ("0 0.5 00", ["0", "0.5", "00"]),
+    ],
+)
+def test_texts_are_numbers_where_all_are_and_none_is_a_code(tmp_path, cells, values):
+    text = "\n".join(["v,k", *(f"{cell},{kind}" for cell, kind in zip(cells.split(), "aba", strict=True))])
+    dataset, _ = read(tmp_path, text)
+    assert dataset.X.v.tolist() == values and type(dataset.X.v.tolist()[0]) is type(values[0])
+    declared, told = read(tmp_path, text, kinds={"v": "categorical"})
+    assert declared.X.v.tolist() == cells.split() and not told
+
+
+def test_labels_stay_apart_where_two_texts_are_one_number_and_numbers_to_predict_do_not(tmp_path):
+    text = "v,y\n1,1\n2,1.0\n3,2\n4,\n"
+    dataset, told = read(tmp_path, text)
+    assert dataset.declared.classes == ("1", "1.0", "2") and "'y' ('1', '1.0')" in told
+    dataset, told = read(tmp_path, text, label_kind="real")
+    assert dataset.y.dropna().tolist() == [1, 1, 2] and not told
+    assert read(tmp_path, text, kinds={"y": "real"})[0].y.dropna().tolist() == [1, 1, 2]
+    large = "v,y\n1,9007199254740993\n2,9007199254740992\n3,\n"  # beside a missing one, too
+    assert read(tmp_path, large)[0].declared.classes == (2**53, 2**53 + 1)

@@ -17,7 +17,7 @@ Y = ["b", "a", "a", "b", "b"]
     ("model", "X"),
     [
         (bg.NaiveBayes(), np.array(["lo", "mid", "top"])[CODES]),
-        (bg.NaiveBayes(), CODES.astype(object)),
+        (bg.NaiveBayes(), np.array(["lo", "mid", "top"], object)[CODES]),
         (bg.NaiveBayes(bg.DirichletCategorical()), CODES),
     ],
 )
