@@ -118,7 +118,12 @@ class FileReader:
         return frame
 
     def _read_text(self, path: Path, separator: str, target: str | None) -> pd.DataFrame:
-        options: dict[str, Any] = {"sep": separator, "dtype": str, "na_filter": False, "skipinitialspace": not self.texts}
+        options: dict[str, Any] = {
+            "sep": separator,
+            "dtype": str,
+            "na_filter": False,
+            "skipinitialspace": not self.texts,
+        }
         header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0].str.strip().tolist()
         _check_distinct(path, header)  # pandas would rename the second of two
         other = next((sign for sign in ";\t|," if sign in header[0]), None)
