@@ -5,24 +5,27 @@ Text and categorical columns come in data frames; arrays hold numbers. `estimato
 
 import abc
 import dataclasses
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, ClusterMixin, DensityMixin, RegressorMixin
 from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesgen.data import Schema
+from bayesgen.data import Schema, category_array
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, Summaries, fit, summarize
 from bayesgen.models import GaussianDiscriminant, JointGaussianRegression, LinearRegression, Mixture, NaiveBayes
+from bayesgen.posteriors import Point
 from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, Rule, named_classes, predict
 from bayesgen.program import Recipe
-from bayesgen.typing import Data, Float, Int, Shaped, Values
+from bayesgen.typing import Category, Data, Float, Int, Shaped, Values
 
 __all__ = [
     "BayesGenClassifier",
@@ -33,6 +36,7 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Method]] = {"mle": MLE, "map": MAP, "exact": Exact, "nuts": NUTS}
+SPARSE = ("csr", "csc")  # formats of matrices of counts, which are read as they are
 RULES: dict[str, type[Rule]] = {"plugin": PlugIn, "bma": BMA}
 
 
@@ -73,6 +77,8 @@ class _Estimator(BaseEstimator, abc.ABC):
     rule: Any
     random_state: Any
     schema: Schema | None
+    _latest: Any
+    _gathered: Summaries | None
 
     @abc.abstractmethod
     def _model(self) -> Recipe:
@@ -81,22 +87,36 @@ class _Estimator(BaseEstimator, abc.ABC):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31))
 
+    @property
+    def fit_(self) -> Any:
+        """The fit behind the estimator: that of all rows so far, found when it is first asked for."""
+        if self._latest is None:
+            self._latest = self._trained(self._gathered)
+        return self._latest
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_latest")
+
     def _fit(self, X: Data, y: Values | None, sample_weight: Values | None, schema: Schema | None) -> None:
         """Train on checked rows."""
+        self._stated_rule()
+        self._latest = self._trained(X, y, schema=schema, sample_weight=self._weights(X, sample_weight))
+        self._gathered = self._latest.summaries if isinstance(self._latest, Fit) else None
+
+    def _trained(self, X: Data | Summaries | None, y: Values | None = None, **options: Any) -> Any:
         method = _made("method", self.method, Method, METHODS)
-        _made("rule", self.rule, Rule, RULES)
-        weights = self._weights(X, sample_weight)
-        self.fit_ = fit(
-            self._model(), X, y, method=method, schema=schema, sample_weight=weights, seed=self._seed(), progress=False
-        )
+        return fit(self._model(), X, y, method=method, seed=self._seed(), progress=False, **options)
 
     def _partial_fit(self, X: Data, y: Values, sample_weight: Values | None, schema: Schema | None) -> None:
-        """Train on more checked rows."""
-        if not hasattr(self, "fit_"):
-            return self._fit(X, y, sample_weight, schema)
-        weights = self._weights(X, sample_weight)
-        self.fit_ = self.fit_.update(X, y, sample_weight=weights, seed=self._seed(), progress=False)
-        return None
+        """Gather the statistics of more checked rows, of which a fit is made when it is asked for."""
+        weights, model = self._weights(X, sample_weight), self._model()
+        if not self.__sklearn_is_fitted__():
+            self._gathered = summarize(model, X, y, schema=schema, sample_weight=weights)
+        elif self._gathered is None:
+            self.fit_.update(X, y, sample_weight=weights)  # which says why the fit keeps no statistics
+        else:
+            self._gathered += summarize(model, X, y, schema=self._gathered.schema, sample_weight=weights)
+        self._latest = None
 
     @staticmethod
     def _weights(X: Data, sample_weight: Values | None) -> Float[np.ndarray, " n"] | None:
@@ -114,20 +134,27 @@ class _Estimator(BaseEstimator, abc.ABC):
             y,
             reset=reset,
             ensure_all_finite="allow-nan" if self.__sklearn_tags__().input_tags.allow_nan else True,
+            accept_sparse=SPARSE,
             **options,
         )
-        if not reset and hasattr(self, "feature_names_in_"):
+        if not reset and hasattr(self, "feature_names_in_") and not issparse(rows):
             return pd.DataFrame(rows, columns=self.feature_names_in_)
         return rows
 
     def _answer(self, X: Any) -> Any:
         """The prediction of rows."""
         check_is_fitted(self)
-        return predict(self.fit_, self._checked(X, reset=False), rule=_made("rule", self.rule, Rule, RULES))
+        rows, rule = self._checked(X, reset=False), self._stated_rule()
+        default = PlugIn() if isinstance(getattr(self.fit_, "posterior", None), Point) else BMA()
+        return predict(self.fit_, rows, rule=default if rule is None else rule)
+
+    def _stated_rule(self) -> Rule | None:
+        return None if self.rule is None else _made("rule", self.rule, Rule, RULES)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        method = METHODS.get(self.method, Method) if isinstance(self.method, str) else type(self.method)
+        tags.input_tags.allow_nan = not issubclass(method, Exact) or self._model().exact_takes_missing
         return tags
 
 
@@ -143,10 +170,13 @@ class _WithDensity(_Estimator):
 class _Classifier(ClassifierMixin, _WithDensity):
     """A classifier by a model with classes."""
 
+    classes_: Shaped[np.ndarray, " K"]
+
     def fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
         """Train on rows (n, D) and their classes (n,), with nonnegative frequency weights."""
         rows, labels = self._rows_with_labels(X, y, reset=True)
-        self.classes_ = np.unique(labels)
+        declared = self._declared_classes
+        self.classes_ = np.unique(labels) if declared is None else declared
         self._fit(rows, labels, sample_weight, self._with_classes())
         return self
 
@@ -154,22 +184,36 @@ class _Classifier(ClassifierMixin, _WithDensity):
     def partial_fit(
         self, X: Data, y: Values, classes: Values | None = None, sample_weight: Values | None = None
     ) -> Self:
-        """Train on more rows; the first call names all classes. Default priors are those of the first rows."""
-        is_first = not hasattr(self, "fit_")
+        """Train on more rows; the first call, or the schema, names all classes.
+
+        The fit is that of all rows together. Categories and bins that the schema does not declare are those of the
+        first rows.
+        """
+        is_first = not self.__sklearn_is_fitted__()
         rows, labels = self._rows_with_labels(X, y, reset=is_first)
+        named = None if classes is None else np.unique(np.asarray(classes))
         if is_first:
-            if classes is None:
+            declared = self._declared_classes
+            all_classes = named if declared is None else declared
+            if all_classes is None:
                 raise ModelError("classes must be passed on the first call to partial_fit.")
-            self.classes_ = np.unique(np.asarray(classes))
-        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise DataError("classes differ from those of the first call to partial_fit: leave them out.")
+            self.classes_ = all_classes
+        if named is not None and set(named.tolist()) != set(self.classes_.tolist()):
+            raise DataError(
+                "classes differ from those of the schema or of the first call to partial_fit: leave them out."
+            )
         self._partial_fit(rows, labels, sample_weight, self._with_classes())
         return self
 
     def _with_classes(self) -> Schema:
-        """The declarations with these classes; dates, which lose their type on the way, are sorted by the fit."""
-        classes = None if self.classes_.dtype.kind in "mM" else tuple(self.classes_.tolist())
-        return dataclasses.replace(self.schema or Schema(), classes=classes)
+        """The declarations with these classes, which keep their type."""
+        return dataclasses.replace(self.schema or Schema(), classes=cast(Sequence[Category], self.classes_))
+
+    @property
+    def _declared_classes(self) -> Shaped[np.ndarray, " K"] | None:
+        """The classes that the schema declares, in its order."""
+        declared = None if self.schema is None else self.schema.classes
+        return None if declared is None else category_array(declared)
 
     def _rows_with_labels(self, X: Data, y: Values, reset: bool) -> tuple[Any, Shaped[np.ndarray, " n"]]:
         rows, labels = self._checked(X, y, reset=reset)
@@ -210,14 +254,15 @@ class BayesGenClassifier(_Classifier):
     Args:
         model: the model; None for `NaiveBayes()`.
         method: "mle", "map", "exact" or "nuts", or a method such as `NUTS(num_samples=500)`.
-        rule: "plugin" or "bma", or a rule such as `PlugIn(at="mode")`.
+        rule: "plugin" or "bma", or a rule such as `PlugIn(at="mode")`; None for the one-step answer, "bma", where the
+            method gives a posterior to average over, and "plugin" where it gives a point.
         random_state: of samplers and searches: an integer, a `numpy.random.RandomState`, or None.
         schema: declarations for the columns of a frame. `Schema(unknown="missing")` takes text that training rows did
             not have as missing, as folds of a cross-validation may need; so do categorical columns.
 
     Attributes:
         fit_: the `Fit` behind the estimator.
-        classes_: the classes, sorted.
+        classes_: the classes, sorted; those of the schema, in its order, where it declares them.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     >>> from sklearn.datasets import load_iris
@@ -232,7 +277,7 @@ class BayesGenClassifier(_Classifier):
         model: Recipe | None = None,
         *,
         method: Any = "exact",
-        rule: Any = "bma",
+        rule: Any = None,
         random_state: Any = 0,
         schema: Schema | None = None,
     ) -> None:
@@ -261,7 +306,7 @@ class NaiveBayesClassifier(_Classifier):
         structure: str = "full",
         *,
         method: Any = "exact",
-        rule: Any = "bma",
+        rule: Any = None,
         random_state: Any = 0,
         schema: Schema | None = None,
     ) -> None:
@@ -288,8 +333,8 @@ class GaussianDiscriminantClassifier(_Classifier):
         self,
         covariance: str = "full",
         *,
-        method: Any = "map",
-        rule: Any = "plugin",
+        method: Any = "exact",
+        rule: Any = None,
         random_state: Any = 0,
         schema: Schema | None = None,
     ) -> None:
@@ -307,7 +352,7 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
     """A regressor by any model or program with a continuous label, or a count.
 
     Args:
-        model: the model; None for `JointGaussianRegression()`, which takes rows with missing cells.
+        model: the model; None for `JointGaussianRegression()`, which by "map" takes training rows with missing cells.
         method, rule, random_state, schema: as `BayesGenClassifier` takes them.
 
     Attributes:
@@ -318,15 +363,15 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> means, deviations = BayesGenRegressor().fit(X, y).predict(X[:2], return_std=True)
     >>> means.round().tolist(), deviations.round().tolist()
-    ([205.0, 69.0], [52.0, 52.0])
+    ([205.0, 69.0], [53.0, 54.0])
     """
 
     def __init__(
         self,
         model: Recipe | None = None,
         *,
-        method: Any = "map",
-        rule: Any = "plugin",
+        method: Any = "exact",
+        rule: Any = None,
         random_state: Any = 0,
         schema: Schema | None = None,
     ) -> None:
@@ -346,8 +391,8 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
 
     @available_if(_keeps_statistics)
     def partial_fit(self, X: Data, y: Values, sample_weight: Values | None = None) -> Self:
-        """Train on more rows. Default priors are those of the first rows."""
-        reset = not hasattr(self, "fit_")
+        """Train on more rows: the fit is that of all rows together."""
+        reset = not self.__sklearn_is_fitted__()
         self._partial_fit(*self._rows_with_numbers(X, y, reset=reset), sample_weight, self.schema)
         return self
 
@@ -362,7 +407,7 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = not isinstance(self.model, LinearRegression)  # for which x is given
+        tags.input_tags.allow_nan &= not isinstance(self.model, LinearRegression)  # for which x is given
         return tags
 
 
@@ -372,7 +417,8 @@ class MixtureModel(ClusterMixin, DensityMixin, _WithDensity):
     Args:
         model: the model of which the components are classes; None for `GaussianDiscriminant()`.
         num_components: number of components.
-        method, rule, random_state, schema: as `BayesGenClassifier` takes them; mixtures have no "exact".
+        method, rule, random_state, schema: as `BayesGenClassifier` takes them; mixtures have no "exact", which
+            is the default of the other estimators.
 
     Attributes:
         fit_: the `Fit` behind the estimator.
@@ -392,7 +438,7 @@ class MixtureModel(ClusterMixin, DensityMixin, _WithDensity):
         num_components: int = 2,
         *,
         method: Any = "map",
-        rule: Any = "plugin",
+        rule: Any = None,
         random_state: Any = 0,
         schema: Schema | None = None,
     ) -> None:
@@ -410,7 +456,7 @@ class MixtureModel(ClusterMixin, DensityMixin, _WithDensity):
         """Train on rows (n, D), with nonnegative frequency weights; y is ignored."""
         self._fit(self._checked(X, reset=True), None, sample_weight, self.schema)
         if not self.fit_.posterior.is_identified:
-            self.fit_ = self.fit_.relabel()
+            self._latest = self.fit_.relabel()
         weights = self.fit_.parameters["class_probs"]
         self.order_ = np.argsort(-weights.reshape(-1, weights.shape[-1]).mean(axis=0), kind="stable")
         self.labels_ = self.predict(X)

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -47,13 +48,148 @@ def test_a_classifier_answers_as_its_fit_does(method, rule):
     assert list(estimator.feature_names_in_) == list(IRIS.columns) and estimator.classes_.tolist() == [0, 1, 2]
 
 
-def test_more_rows_give_the_fit_of_all_under_the_prior_of_the_first():
-    first, rest = IRIS[::3], IRIS.drop(index=IRIS.index[::3])
-    model = bg.GaussianDiscriminant("diag", prior=bg.NormalInverseGamma(5.0, 0.1, 2.0, 1.0))
-    whole = estimators.BayesGenClassifier(model, method="exact", rule="bma").fit(IRIS, SPECIES)
-    grown = clone(whole).partial_fit(first, SPECIES[first.index], classes=[0, 1, 2])
-    grown.partial_fit(rest, SPECIES[rest.index])
-    np.testing.assert_allclose(grown.predict_proba(IRIS), whole.predict_proba(IRIS), rtol=1e-9, atol=1e-12)
+NUMBERS = 10.0 * SPECIES + IRIS.iloc[:, 0]
+WITH_STATISTICS = {
+    "naive Bayes": estimators.NaiveBayesClassifier(),
+    "average of structures": estimators.NaiveBayesClassifier(structure="average"),
+    "plug-in": estimators.NaiveBayesClassifier(method="map", rule="plugin"),
+    "maximum likelihood": estimators.GaussianDiscriminantClassifier("tied", method="mle", rule="plugin"),
+    **{name: estimators.GaussianDiscriminantClassifier(name) for name in ("full", "diag", "spherical", "tied-diag")},
+    "own prior": estimators.BayesGenClassifier(bg.NaiveBayes(bg.NormalInverseGamma(5.0, 0.1, 2.0, 1.0))),
+    "counts": estimators.BayesGenClassifier(bg.NaiveBayes(bg.GammaPoisson()), schema=bg.Schema()),
+    "regression": estimators.BayesGenRegressor(),
+    "linear regression": estimators.BayesGenRegressor(bg.LinearRegression()),
+    "naive regression": estimators.BayesGenRegressor(bg.NaiveBayesRegression()),
+}
+SLOW = ("average of structures", "spherical", "tied-diag", "own prior", "naive regression")  # left to the slow run
+LAWS = [
+    pytest.param(
+        name, ends, id=f"{name}, {first}", marks=[pytest.mark.slow] if first != "first" or name in SLOW else []
+    )
+    for name in WITH_STATISTICS
+    for first, ends in {"first": (1, 20), "halves": (75,), "rows": range(1, 12)}.items()
+]
+
+
+@pytest.mark.parametrize("name, ends", LAWS)
+def test_batches_have_the_fit_of_all_rows_together(name, ends):
+    """Neither the first batch nor the units of the columns matter."""
+    order = np.random.default_rng(0).permutation(150)
+    rows, numbers = IRIS.iloc[order] * [1.0, 100.0, 1.0, 1e-3], NUMBERS.iloc[order]
+    rows = rows.round() if name == "counts" else rows
+    together, batched = clone(WITH_STATISTICS[name]), clone(WITH_STATISTICS[name])
+    is_classifier = hasattr(together, "predict_proba")
+    y = SPECIES.iloc[order] if is_classifier else numbers
+    options = {"classes": [0, 1, 2]} if is_classifier else {}
+    together.fit(rows, y)
+    for batch in np.split(np.arange(150), ends):
+        batched.partial_fit(rows.iloc[batch], y.iloc[batch], **options)
+    for answer in ("predict_proba", "score_samples") if is_classifier else ("predict",):
+        expected = getattr(together, answer)(rows)
+        np.testing.assert_allclose(getattr(batched, answer)(rows), expected, rtol=1e-7, atol=1e-12)
+    assert batched.fit_.log_evidence == pytest.approx(together.fit_.log_evidence)
+
+
+def test_a_fit_goes_on_with_more_rows():
+    whole = estimators.NaiveBayesClassifier().fit(IRIS, SPECIES)
+    some = np.arange(150) % 4 > 0
+    grown = estimators.NaiveBayesClassifier().fit(IRIS[some], SPECIES[some]).partial_fit(IRIS[~some], SPECIES[~some])
+    np.testing.assert_allclose(grown.predict_proba(IRIS), whole.predict_proba(IRIS), rtol=1e-9)
+
+
+def test_batches_may_lack_classes_where_an_estimate_needs_them():
+    estimator = estimators.GaussianDiscriminantClassifier(method="mle", rule="plugin")
+    estimator.partial_fit(IRIS[:50], SPECIES[:50], classes=[0, 1, 2])
+    with pytest.raises(bg.FitError, match="class"):
+        estimator.predict(IRIS)
+    estimator.partial_fit(IRIS[50:], SPECIES[50:])
+    whole = clone(estimator).fit(IRIS, SPECIES)
+    np.testing.assert_allclose(estimator.predict_proba(IRIS), whole.predict_proba(IRIS), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "datetime64[ns]", "datetime64[Y]", "timedelta64[s]", "int8", "U3"])
+def test_classes_without_rows_keep_their_place(kind):
+    labels, weights = np.array([3, 4, 5]).astype(kind)[SPECIES], (SPECIES > 0).astype(float)
+    weighted = estimators.NaiveBayesClassifier().fit(IRIS, labels, sample_weight=weights)
+    batched = estimators.NaiveBayesClassifier().partial_fit(IRIS[50:], labels[50:], classes=np.unique(labels))
+    for estimator in (weighted, batched):
+        assert estimator.predict_proba(IRIS).shape == (150, 3)
+        assert np.mean(estimator.predict(IRIS[50:]) == labels[50:]) > 0.9
+
+
+DOORS = {
+    "fit": lambda y, schema: bg.fit(bg.NaiveBayes(), IRIS, y, method=bg.Exact(), schema=schema).classes,
+    "summaries": lambda y, schema: bg.summarize(bg.NaiveBayes(), IRIS, y, schema=schema).schema.classes,
+    "many": lambda y, schema: bg.fit_many(bg.NaiveBayes(), [(IRIS, y)], method=bg.Exact(), schema=schema)[0].classes,
+    "average": lambda y, schema: (
+        bg.fit(bg.average([bg.NaiveBayes()]), IRIS, y, method=bg.Exact(), schema=schema).members[0].classes
+    ),
+    "estimator": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).fit(IRIS, y).classes_,
+    "discriminant": lambda y, schema: estimators.GaussianDiscriminantClassifier(schema=schema).fit(IRIS, y).classes_,
+    "any model": lambda y, schema: estimators.BayesGenClassifier(schema=schema).fit(IRIS, y).fit_.classes,
+    "batches": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).partial_fit(IRIS, y).fit_.classes,
+}
+
+
+@pytest.mark.parametrize("door", [pytest.param(d, marks=pytest.mark.slow) if d == "many" else d for d in DOORS])
+def test_declared_classes_hold_at_every_door(door):
+    declared = ["virginica", "setosa", "versicolor", "unseen"]
+    y = np.array(["setosa", "versicolor", "virginica"], object)[SPECIES]
+    assert list(DOORS[door](y, bg.Schema(classes=declared))) == declared
+    with pytest.raises(bg.DataError, match="virginica"):
+        DOORS[door](y, bg.Schema(classes=["setosa", "versicolor"]))
+
+
+@pytest.mark.parametrize("method", ["exact", "map"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(estimators.GaussianDiscriminantClassifier(name) for name in ("full", "tied", "diag")),
+        estimators.NaiveBayesClassifier(),
+        estimators.NaiveBayesClassifier(bg.NormalInverseWishart()),
+        estimators.BayesGenClassifier(bg.average([bg.GaussianDiscriminant(), bg.NaiveBayes()])),
+        estimators.BayesGenRegressor(),
+        estimators.BayesGenRegressor(bg.NaiveBayesRegression()),
+        estimators.BayesGenRegressor(bg.LinearRegression()),
+    ],
+)
+def test_estimators_say_whether_they_take_missing_cells(estimator, method):
+    estimator = clone(estimator).set_params(method=method)
+    if isinstance(getattr(estimator, "model", None), type(bg.average([bg.NaiveBayes()]))) and method == "map":
+        return  # refused whatever the cells are
+    rows = IRIS.mask(np.random.default_rng(0).random(IRIS.shape) < 0.05)
+    y = SPECIES if hasattr(estimator, "predict_proba") else NUMBERS
+    if estimator.__sklearn_tags__().input_tags.allow_nan:
+        estimator.fit(rows, y)
+    else:
+        with pytest.raises(ValueError):
+            estimator.fit(rows, y)
+
+
+def test_the_default_is_the_one_step_answer_where_it_has_a_closed_form():
+    for estimator, y in (
+        (estimators.NaiveBayesClassifier(), SPECIES),
+        (estimators.GaussianDiscriminantClassifier(), SPECIES),
+        (estimators.BayesGenClassifier(), SPECIES),
+        (estimators.BayesGenRegressor(), NUMBERS),
+    ):
+        one_step = clone(estimator).set_params(method="exact", rule="bma").fit(IRIS, y)
+        np.testing.assert_array_equal(estimator.fit(IRIS, y).predict(IRIS), one_step.predict(IRIS))
+        two_step = clone(estimator).set_params(method="map", rule="plugin").fit(IRIS, y)
+        by_point = clone(estimator).set_params(method="map").fit(IRIS, y)
+        np.testing.assert_array_equal(by_point.predict(IRIS), two_step.predict(IRIS))
+
+
+def test_words_of_texts_go_through_a_pipeline():
+    texts, y = ["cheap pills now", "meet me now", "cheap cheap pills", "see you at lunch"], [1, 0, 1, 0]
+    for estimator in (estimators.NaiveBayesClassifier(), estimators.BayesGenClassifier()):
+        words = CountVectorizer()
+        pipeline = make_pipeline(words, estimator).fit(texts, y)
+        fit = bg.fit(bg.NaiveBayes(), words.transform(texts), y, method=bg.Exact())
+        expected = bg.predict(fit, words.transform(["cheap lunch"]), rule=bg.BMA()).probabilities
+        np.testing.assert_allclose(pipeline.predict_proba(["cheap lunch"]), expected)
+    with pytest.raises(bg.DataError, match=r"sparse.*counts of words"):
+        make_pipeline(TfidfVectorizer(), estimators.NaiveBayesClassifier()).fit(texts, y)
 
 
 def test_draws_cannot_be_updated_and_offer_no_partial_fit():
@@ -113,7 +249,7 @@ def test_text_that_no_training_row_had_is_missing_where_the_schema_says_so():
     frame = pd.DataFrame({"colour": ["red", "red", "blue", "blue"], "size": [1.0, 2.0, 8.0, 9.0]})
     new = pd.DataFrame({"colour": ["green"], "size": [1.5]})
     labels = np.array(["a", "a", "b", "b"], object)
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match=r"'green'.*Schema\(unknown='missing'\)"):
         estimators.NaiveBayesClassifier().fit(frame, labels).predict(new)
     estimator = estimators.NaiveBayesClassifier(schema=bg.Schema(unknown="missing")).fit(frame, labels)
     with pytest.warns(bg.UnknownValuesWarning):

@@ -226,6 +226,10 @@ class AverageModel(Model[AverageFit]):
     def __post_init__(self) -> None:
         self.weighting.check_models(self.members)
 
+    @property
+    def exact_takes_missing(self) -> bool:
+        return all(member.exact_takes_missing for member in self.members)
+
 
 @dataclasses.dataclass(frozen=True)
 class AverageProblem(Problem[AverageFit]):

@@ -172,7 +172,11 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
     """
     import pandas as pd
 
-    numbers = [value for value in distinct if isinstance(value, Real | Decimal) and not isinstance(value, bool)]
+    numbers = [
+        value
+        for value in distinct
+        if isinstance(value, Real | Decimal) and not isinstance(value, bool | np.timedelta64)
+    ]
     if len(numbers) < len(distinct):
         return
     num_labels = int(np.count_nonzero(~pd.isna(labels)))

@@ -255,7 +255,11 @@ def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], k
         if not good.all():
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
-            _refuse_cell(names[matrix.indices[cell]], kind, data[cell], row, wording)
+            raise DataError(
+                f"X is sparse, and its column {names[matrix.indices[cell]]!r}, which is {kind.name}, has "
+                f"{quote_some([data[cell]])} at row {row}. A {kind.name} cell has to be {kind.rule.words}. Correct it "
+                "(give counts of words, say, in place of their tf-idf), or give a dense array, X.toarray()."
+            )
 
 
 def whole_numbers(values: np.ndarray) -> np.ndarray | None:

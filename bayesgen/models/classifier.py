@@ -8,7 +8,13 @@ import numpy as np
 
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
-from bayesgen.families import DirichletCategorical, Family, LinearNormalInverseGamma, hyperparameter_site
+from bayesgen.families import (
+    DirichletCategorical,
+    Family,
+    IncompleteFamily,
+    LinearNormalInverseGamma,
+    hyperparameter_site,
+)
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
 
@@ -68,6 +74,10 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
                     f"A block cannot be called {min(clashing)!r}: that is the name of a parameter of block {name!r}. "
                     "Give it another one."
                 )
+
+    @property
+    def exact_takes_missing(self) -> bool:
+        return not any(isinstance(family, IncompleteFamily) for _, family, _ in self.blocks)
 
     def __hash__(self) -> int:
         """By content, but for the names of columns, which may be very many."""

@@ -76,6 +76,10 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
             )
 
     @property
+    def exact_takes_missing(self) -> bool:
+        return self._blocks.exact_takes_missing
+
+    @property
     def family(self) -> Family:
         """The family of the real columns: the prior, pooled as the covariance says."""
         default = COVARIANCES[self.covariance]

@@ -51,6 +51,10 @@ class JointGaussianRegression(Regression):
     def __post_init__(self) -> None:
         check_prior(self, self.prior, NormalInverseWishart)
 
+    @property
+    def exact_takes_missing(self) -> bool:
+        return False
+
     def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         """The columns are real, and the response is called y."""
         schema = regression_schema(self, table, declared)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_kind, uniform_kind
 from bayesgen.errors import ModelError
-from bayesgen.families import DirichletCategorical, Family, default_family
+from bayesgen.families import DirichletCategorical, Family, IncompleteFamily, default_family
 from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
@@ -89,6 +89,11 @@ class NaiveBayes(Recipe[OptionalLabel]):
             )
         if not 0 <= self.dependence_prior <= 1:
             raise ModelError(f"dependence_prior must be from 0 to 1, got {self.dependence_prior!r}.")
+
+    @property
+    def exact_takes_missing(self) -> bool:
+        stated = self.families.values() if isinstance(self.families, Mapping) else (self.families,)
+        return not any(isinstance(family, IncompleteFamily) for family in stated)
 
     def __hash__(self) -> int:
         """By content: mappings, which have no hash, by their pairs."""

@@ -358,6 +358,7 @@ class ContinuousPrediction:
 
     def _values(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
         values = _as_numbers(y)
+        check_index(self, y, "y")
         if values.ndim and values.shape[-1] != len(self):
             raise PredictionError(
                 f"y has shape {values.shape}, and {len(self)} rows were predicted: give one number for each row, a "

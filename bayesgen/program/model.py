@@ -81,6 +81,11 @@ class Model(Generic[Learned]):
     Its type parameter is the type of its fits, for type checkers and editors: `Model["ConceptFit"]`.
     """
 
+    @property
+    def exact_takes_missing(self) -> bool:
+        """Whether the exact posterior of rows with missing cells has a closed form, where that of complete rows has."""
+        return True
+
 
 class Recipe(Model[object], Generic[Labelled], abc.ABC):
     """A model of rows whose attribute sites are chosen when the columns are known.

@@ -60,6 +60,10 @@ def test_labels_are_paired_by_index():
             ask(y[::-1])
         with pytest.raises(bg.DataError, match=r"^X has 6 rows(,)? and y "):
             ask(y[:2].to_numpy())
+    for ask in (numbers.log_density, numbers.cdf, numbers.crps, numbers.pit):
+        with pytest.raises(bg.DataError, match="y has another index than X"):
+            ask(NUMBERS[::-1])
+        np.testing.assert_array_equal(ask(NUMBERS), ask(NUMBERS.to_numpy()))
     assert answer.score(Y.to_numpy()) == answer.score(Y) == answer.score(Y[::-1].loc[INDEX])
 
 
