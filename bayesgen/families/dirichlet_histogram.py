@@ -145,7 +145,7 @@ class DirichletHistogram(DirichletFamily):
         """Counts of each bin."""
         family = self if self.batch_shape is not None else self.resolve(Scale())
         edges, tails = family._of_columns
-        return HistogramLikelihood(self.num_bins, np.asarray(edges), np.asarray(tails))
+        return HistogramLikelihood(self.num_bins, edges, tails)
 
     def predictive(self) -> dist.Distribution:
         """Piecewise uniform with the mean probabilities (exact for one row)."""

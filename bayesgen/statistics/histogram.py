@@ -227,8 +227,8 @@ class HistogramLikelihood(Likelihood):
     """
 
     num_bins: int
-    edges: Float[np.ndarray, "... edges"] | None = dataclasses.field(default=None, compare=False, repr=False)
-    tails: Float[np.ndarray, "... 2"] | None = dataclasses.field(default=None, compare=False, repr=False)
+    edges: Float[Array, "... edges"] | None = dataclasses.field(default=None, compare=False, repr=False)
+    tails: Float[Array, "... 2"] | None = dataclasses.field(default=None, compare=False, repr=False)
     has_base: bool = True
 
     @property

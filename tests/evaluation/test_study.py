@@ -24,6 +24,7 @@ from bayesgen.evaluation.comparison import versions
 from bayesgen.evaluation.training_sets import subsets
 from bayesgen.evaluation.training_sets import worlds as study_worlds
 from bayesgen.program import content_digest
+from tests.models.cases import CASES
 
 study_module = importlib.import_module("bayesgen.evaluation.study")
 
@@ -386,3 +387,14 @@ def test_the_example_draws_its_figure(tmp_path, capsys):
     assert "Exact          BMA    40" in capsys.readouterr().out
     assert (tmp_path / "study.png").exists()
     assert (tmp_path / "iris" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "naive Bayes, binned" else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
+def test_every_model_with_a_closed_form_is_studied(name):
+    case = CASES[name]
+    pairs = [(bg.Exact(), bg.BMA())]
+    study = bg.study(case.model, *case.data, sizes=[20], repeats=2, per_class=False, test=7, pairs=pairs, seed=1)
+    assert study.table.refused.isna().all() and study.table.log_score.notna().all()

@@ -119,8 +119,19 @@ def test_a_fit_without_an_answer_costs_its_own_set():
 RULES = {"mean": bg.PlugIn(), "mode": bg.PlugIn("mode"), "bma": bg.BMA()}
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", ["naive Bayes", "discriminant, tied", "multinomial, sparse", "naive Bayes, words"])
+ALL_RULES = {"naive Bayes", "discriminant, tied", "multinomial, sparse", "naive Bayes, words"}
+PREDICTED = [
+    pytest.param(
+        name,
+        rule,
+        marks=() if name in ALL_RULES or (name, rule) == ("naive Bayes, binned", "bma") else pytest.mark.slow,
+    )
+    for name in CASES
+    for rule in RULES
+]
+
+
+@pytest.mark.parametrize("name, rule", PREDICTED)
 def test_predictions_have_the_data_sets_first(name, rule, weights):
     case = CASES[name]
     batch = bg.fit_many(case.model, *case.data, weights=weights, method=bg.Exact())
