@@ -240,14 +240,16 @@ def _by_draws(fit: Fit, rows: Rows, rule: Rule, refit: bool) -> LeaveOneOut:
             f"Draws of all rows are not weighted to leave one out: {reason}. Give folds=, such as folds=np.arange(n) % "
             "10: the fit is made anew without each."
         )
+    program = fit.program.for_prediction
     scores, in_sample, tails = np.empty((3, rows.num_rows))
     for places in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
         chunk = rows.take(places)
-        given_row, own = scores_of_draws(fit.program, latents, chunk)
+        given_row, own = scores_of_draws(program, latents, chunk)
         if response is not None:
-            marginal = scores_of_draws(fit.program, latents, response.without(chunk))[1]
+            marginal = scores_of_draws(program, latents, response.without(chunk))[1]
             given_row = np.where(np.isnan(response.values(chunk)), own, own - marginal)
-        weights, tails[places] = array_stats.psislw(with_uneven_tails(own * chunk.frequencies).T)
+        counted = own if program is fit.program else scores_of_draws(fit.program, latents, chunk)[1]
+        weights, tails[places] = array_stats.psislw(with_uneven_tails(counted * chunk.frequencies).T)
         given_row, own = given_row.T, own.T
         for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
             of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, own - given_row))

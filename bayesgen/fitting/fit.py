@@ -88,7 +88,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         *,
         seed: Seed = 0,
     ) -> Float[np.ndarray, "*draws n K"]:
-        """The table of log-joints, log p(x_i, y = k | Q).
+        """The table of log-joints, log p(x_i, y = k | Q), of the values themselves: without scales and masks of rows.
 
         Args:
             X: rows, in any form that `fit` takes, or as `read` gives them.
@@ -121,7 +121,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         if at != "draws":
             return self.posterior.log_joint(wanted, at)
         latents = chains_joined(self.posterior.draws(1000, as_key(seed)))
-        return log_joint_draws(self.program, latents, wanted)
+        return log_joint_draws(self.program.for_prediction, latents, wanted)
 
     def reduce_draws(
         self, X: RowsLike, reduction: Reduction, *, num_batches: int = 100, num_draws: int = 4000, seed: Seed = 0
@@ -135,7 +135,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         """
         batches = in_batches(self.posterior.draws(int(num_draws), as_key(seed)), num_batches)
         count, size = next(iter(batches.values())).shape[:2]
-        return reduce_draws(self.program, batches, self.read(X), reduction), count * size
+        return reduce_draws(self.program.for_prediction, batches, self.read(X), reduction), count * size
 
     def simulate(self, n: int, *, seed: Seed = 0, **covariates: Any) -> Any:
         """Generate n instances from one process of the fit: the point, or one draw from the posterior.

@@ -202,4 +202,4 @@ class ProcessPosterior(Posterior):
         if self.conjugate is not None:
             return closed_table(self.conjugate.densities_at(parameters), rows)
         assert self.program is not None
-        return program_table(self.program, self.program.latents_of(parameters), rows)
+        return program_table(self.program.for_prediction, self.program.latents_of(parameters), rows)

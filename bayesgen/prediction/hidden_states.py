@@ -60,7 +60,7 @@ def states_of_process(
         if _hides_response(fit) and part.num_rows:
             process = OneProcess(fit, at)
             response = _response_values(process.quadrature(part, support_of(fit, part))[1], process.response.site)
-        parts.append(states_at(fit.program, latents, part, site, lengths[places], response))
+        parts.append(states_at(fit.program.for_prediction, latents, part, site, lengths[places], response))
     probabilities, paths = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, paths)
 
@@ -87,7 +87,7 @@ def states_of_draws(
     for places in chunks(rows.num_rows, _rows_at_once(fit, max(1, TABLE_CELLS // per_row))) or [slice(0, 0)]:
         part = rows.take(places)
         weights, response = _weights(fit, part, len(orders), weighted)
-        parts.append(average_states(fit.program, batches, part, site, weights, orders, response))
+        parts.append(average_states(fit.program.for_prediction, batches, part, site, weights, orders, response))
     probabilities, error = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, None, error, _share_reordered(orders))
 
@@ -146,17 +146,17 @@ def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> In
     sequences only by covariates of a program of one's own, so that states have the same names in every answer.
     """
     process = {name: value[pivot] for name, value in latents.items()}
-    num_classes, _, num_states = shape_of_states(fit.program, process, rows, site)
+    num_classes, _, num_states = shape_of_states(fit.program.for_prediction, process, rows, site)
     unmoved = np.broadcast_to(np.arange(num_states), (len(next(iter(latents.values()))), num_classes, num_states))
     if num_states == 1 or not rows.num_rows:
         return unmoved.copy()
     class_axes = fit.program.class_axes if num_classes == num_states else {}
     simulated, labels = _simulated(fit, process, rows, site, num_classes)
-    if not are_exchangeable(fit.program, process, class_axes, simulated, site):
+    if not are_exchangeable(fit.program.for_prediction, process, class_axes, simulated, site):
         return unmoved.copy()
     values = simulated.values.get(site, np.zeros((simulated.num_rows, 1)))  # local latents have no end
     places = _places(np.asarray(values) != PADDING, labels, num_classes)
-    logs = log_states_of_draws(fit.program, latents, simulated, site, places)
+    logs = log_states_of_draws(fit.program.for_prediction, latents, simulated, site, places)
     logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: without information
     return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
 

@@ -317,7 +317,7 @@ class DrawnProcesses(Processes):
         return len(next(iter(self.latents.values())))
 
     def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
-        return np.asarray(log_joint_draws(self.fit.program, self.latents, rows))[..., 0]
+        return np.asarray(log_joint_draws(self.fit.program.for_prediction, self.latents, rows))[..., 0]
 
     def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
         return closed.at(self.parameters, rows)

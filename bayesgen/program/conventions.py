@@ -58,6 +58,42 @@ def is_factor(message: Message) -> bool:
     return is_sample(message) and isinstance(message["fn"], dist.Unit)
 
 
+# wrappers of distributions, and handlers make them, that let a part of the density of a value count in training
+PARTLY_COUNTED = dist.MaskedDistribution, dist.LeftCensoredDistribution, dist.RightCensoredDistribution
+
+
+def _is_partly_counted(part: object) -> bool:
+    return isinstance(part, PARTLY_COUNTED)
+
+
+def counts_partly(message: Message) -> bool:
+    """Whether a scale, a mask or censoring says how much, or which part, of a site's density counts in training."""
+    parts = jax.tree.leaves(message["fn"], is_leaf=_is_partly_counted)
+    return message["scale"] is not None or any(map(_is_partly_counted, parts))
+
+
+def distribution_of_values(distribution: Any) -> Any:
+    """The distribution that values are drawn from, without the masks and the censoring in it."""
+
+    def inner(part: Any) -> Any:
+        is_partly_counted = _is_partly_counted(part)
+        return distribution_of_values(part.base_dist.expand(part.batch_shape)) if is_partly_counted else part
+
+    return jax.tree.map(inner, distribution, is_leaf=_is_partly_counted)
+
+
+class InPrediction(Messenger):
+    """Runs a program with the distributions of the values themselves, as predictions take them.
+
+    Scales, masks and censoring are of training: how much, or which part, of a row's density counts there.
+    """
+
+    def process_message(self, msg: Message) -> None:
+        """Put the distribution of the values of a sample site in place of its own."""
+        if is_sample(msg) and not is_factor(msg) and counts_partly(msg):
+            msg["fn"], msg["scale"] = distribution_of_values(msg["fn"]), None
+
+
 def is_deterministic(message: Message) -> bool:
     """Whether the site is a `numpyro.deterministic`."""
     return message["type"] == "deterministic"

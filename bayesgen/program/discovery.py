@@ -24,6 +24,7 @@ from .conventions import (
     check_same_sites,
     check_signature,
     check_sites,
+    counts_partly,
     in_plate,
     is_deterministic,
     is_of_classes,
@@ -93,6 +94,7 @@ def discover(program: Program) -> Discovery:
         deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
         covariates=tuple(program.covariate_columns.items()),
         local=tuple((name, _local(of_rows[name], inside[name])) for name in program.local),
+        counts_partly=any(map(counts_partly, inside.values())),
     )
     if structure.num_joint_values > MOST_JOINT_VALUES:
         raise ModelError(

@@ -49,6 +49,7 @@ from .introspection import Introspection
 from .joint import program_table
 from .missing import check_missing
 from .model import ConcreteModel, Response
+from .model_arguments import own_array
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .rows import check_numbers, check_values, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
 from .structure import Arrays, Means, Plan, Program, Site, Structure
@@ -98,6 +99,11 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     other events as a whole. Where an attribute depends on another one that is missing in a row, the row is refused,
     unless both are missing. Covariates must be complete.
 
+    Scales, masks (`handlers.scale`, `handlers.mask`, `mask` of distributions) and censored distributions say how much,
+    or which part, of a row's density counts in training. Predictions are of the values themselves: they take the
+    normalised densities that rows are drawn from, and a cell that is not to count there is missing (NaN). `log_joint`
+    and `log_density` are NumPyro's own, as in training.
+
     The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
     `numpyro.handlers.condition`, under `MCMC`.
 
@@ -137,6 +143,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     response_site: str | None
     local: tuple[str, ...] = ()
     known_covariates: tuple[tuple[str, Covariate], ...] | None = dataclasses.field(default=None, compare=False)
+    in_prediction: bool = False
 
     def __init__(
         self,
@@ -149,7 +156,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     ) -> None:
         function, response_site = weakref_safe(function), None
         local = (local,) if isinstance(local, str) else tuple(dict.fromkeys(local))
-        fill(self, function=function, local=local, known_covariates=None)
+        fill(self, function=function, local=local, known_covariates=None, in_prediction=False)
         is_traced = not isinstance(function, PytreeFunction) and not self.covariates
         if continuous and (label is None or classes is not None):
             raise ModelError("A continuous label has a name and no classes: give label=, and leave classes= out.")
@@ -283,7 +290,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     @property
     def _statement(self) -> Hashable:
-        return self.definition or self.function, self.label, self.classes, self.response_site, self.local
+        stated = self.label, self.classes, self.response_site, self.local, self.in_prediction
+        return self.definition or self.function, stated
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GenerativeProgram) and self._statement == other._statement
@@ -493,7 +501,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         with jax.enable_x64(True):
             known = {name: np.asarray(value) for name, value in latents.items()}
             keys = jax.random.split(key, num_worlds)
-            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates(values))
+            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates.of(values))
         return program, values, {name: np.asarray(value) for name, value in drawn.items()}
 
     def _with_covariates(self, n: int, covariates: Mapping[str, Any]) -> tuple["GenerativeProgram", dict[str, Any]]:
@@ -684,6 +692,11 @@ class _Covariates:
     """Covariates that are compiled in, as NumPyro bounds samples of counts and sequences by their values."""
 
     values: dict[str, Any]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "_Covariates":
+        """Covariates as arrays of their own: see `bayesgen.program.model_arguments.own_array`."""
+        return cls({name: own_array(value) for name, value in values.items()})
 
     __hash__ = content_hash
 

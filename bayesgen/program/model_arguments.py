@@ -158,7 +158,7 @@ class Constant(Leaf):
     value: Any
 
     def at(self, size: int, covariates: Mapping[str, Array]) -> Any:
-        return self.value
+        return jax.tree.map(own_array, self.value)
 
     def check(self, name: str, value: Any) -> None:
         """Refuse another value, given to `read`."""
@@ -178,6 +178,15 @@ def _is_equal(value: Any, other: Any) -> bool:
         return False
     structures = {jax.tree.structure(value), jax.tree.structure(other)}
     return len(structures) == 1 and all(same)
+
+
+def own_array(value: Any) -> Any:
+    """A view of a NumPy array, which JAX takes for another array; other values as they are.
+
+    As long as a traced function has a NumPy array as a constant, JAX (0.9) remembers the dtype that the array had
+    there: outside of float64 the user's own array would be one of float32 with the bytes of float64.
+    """
+    return value.view() if type(value) is np.ndarray else value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -144,15 +144,16 @@ def register_program(program_type: type) -> None:
         dynamic = isinstance(program.function, PytreeFunction)
         static = None if dynamic else weakref.ref(program.definition)
         codes = tuple(range(len(program.classes)))
-        fixed = (static, program.label, codes, program.response_site, program.structure, program.plan)
+        kind = program.label, codes, program.response_site, program.in_prediction
+        fixed = (static, kind, program.structure, program.plan)
         return ((program.function,) if dynamic else ()), fixed
 
     def unflatten(fixed: Any, children: Any) -> Any:
-        static, label, codes, response_site, structure, plan = fixed
+        static, (label, codes, response_site, in_prediction), structure, plan = fixed
         definition = static() if static else None
         function = definition.function if definition else children[0]
         program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        fill(program, response_site=response_site, local=tuple(dict(structure.local)))
+        fill(program, response_site=response_site, in_prediction=in_prediction, local=tuple(dict(structure.local)))
         return fill(program, structure=structure, plan=plan, definition=definition)
 
     jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
@@ -184,7 +185,8 @@ def cached_by_structure(program: Any, find: Callable[[Any], Result]) -> Result:
     """`find(program)`, cached for all programs of one definition, or that differ by hyperparameters alone."""
     definition = program.definition
     if definition is not None:
-        key = find, program.label, program.num_classes, program.response_site, program.local, program.known_covariates
+        kind = program.label, program.num_classes, program.response_site, program.local, program.in_prediction
+        key = find, kind, program.known_covariates
         if definition.content is None or key not in definition.findings:
             definition.findings[key] = find(program)
             definition.check_stable(program.function)

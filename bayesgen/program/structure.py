@@ -16,7 +16,7 @@ from bayesgen.data import Covariate, Rows
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .conventions import arguments_of
+from .conventions import InPrediction, arguments_of
 from .integration import num_points
 from .pytree import Definition, PytreeFunction
 
@@ -125,6 +125,7 @@ class Structure:
         deterministics: names of the deterministic sites outside the plate of the rows.
         covariates: (name, shape and dtype).
         local: (site, its shape) of the latents of each row.
+        counts_partly: whether a scale, a mask or censoring says how much of rows counts in training.
     """
 
     plate: str
@@ -135,6 +136,7 @@ class Structure:
     deterministics: tuple[str, ...]
     covariates: tuple[tuple[str, Covariate], ...]
     local: tuple[tuple[str, Site], ...] = ()
+    counts_partly: bool = False
 
     @property
     def num_joint_values(self) -> int:
@@ -234,6 +236,7 @@ class Program(abc.ABC):
         response_site: name of the site of a continuous label, which is one of the attributes; None without one.
         local: names of the latents of each row, which the data do not have.
         known_covariates: (name, shape and dtype), as seen in data; None before any data are seen.
+        in_prediction: whether rows have the densities of their values themselves, see `InPrediction`.
     """
 
     function: Callable[..., object]
@@ -242,6 +245,7 @@ class Program(abc.ABC):
     response_site: str | None
     local: tuple[str, ...]
     known_covariates: tuple[tuple[str, Covariate], ...] | None
+    in_prediction: bool
 
     @property
     @abc.abstractmethod
@@ -286,7 +290,13 @@ class Program(abc.ABC):
     @property
     def unchanged_function(self) -> Callable[..., object]:
         """The function that is run: one with the content that the program was made with."""
-        return self.function if self.definition is None else self.definition.function
+        function = self.function if self.definition is None else self.definition.function
+        return InPrediction(function) if self.in_prediction else function
+
+    @functools.cached_property
+    def for_prediction(self) -> Self:
+        """The program with the densities of the values of rows themselves: see `InPrediction`."""
+        return self.replace(in_prediction=True) if self.structure.counts_partly else self
 
     @property
     def owner(self) -> Definition | None:

@@ -1,8 +1,10 @@
 """A program is a NumPyro program: Predictive, render_model, MCMC."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpyro import handlers
@@ -147,3 +149,18 @@ def test_a_bound_built_in_is_a_program_and_nothing_more(rng):
     names = np.array(["ash", "elm"])
     close(own.log_density(latents, rows, names[y]), expected, rtol=1e-9)
     close(bare.log_density(latents, rows, names[y]), expected, rtol=1e-9)
+
+
+def test_arrays_of_a_user_stay_arrays_of_the_precision_of_a_user():
+    def line(x, center, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("y", dist.Normal(slope * jnp.asarray(x) + jnp.asarray(center).sum(), 1.0), obs=y)
+
+    x, center = np.linspace(1, 2, 5), np.arange(3.0)
+    program = bg.GenerativeProgram.from_model(line, x, center, x, label="y")
+    rows, _ = program.read(x, center, x)
+    made = program.generate(5, 3, seed=1, x=rows["x"])
+    for array in (x, center, rows["x"]):
+        assert jnp.asarray(array).dtype == np.asarray(jnp.asarray(array)).dtype == np.float32
+    assert made[1]["y"].shape == (3, 5)
