@@ -13,10 +13,10 @@ import numpyro
 from bayesgen import __version__
 from bayesgen.data import PADDING, Rows, RowsLike, Table, read_table
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, FitError, PredictionError, check_whole
+from bayesgen.errors import DataError, FitError, PredictionError, check_whole, warn
 from bayesgen.models import covariate_name
 from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
-from bayesgen.program import log_priors, log_probs_by_site, scores_of_draws
+from bayesgen.program import log_priors, log_probs_by_site, row_digests, scores_of_draws
 from bayesgen.runtime import ROUNDING, as_key, beyond_memory, generator
 from bayesgen.typing import Float, PRNGKeyArray, Seed, Values
 
@@ -68,7 +68,8 @@ def to_datatree(
             by_site = log_likelihoods(fit, values, rows)
             groups[TOTAL] = {name: with_uneven_tails(log_probs) for name, log_probs in by_site.items()}
     if predictive:
-        sites = _generated(fit, rows, _latents(fit, values), jax.random.fold_in(key, 1))
+        latents = _latents_at(fit, chains_joined(values), rows, new_rows=False)
+        sites = _generated(fit, rows, latents, jax.random.fold_in(key, 1))
         groups["posterior_predictive"] = _by_chain(values, sites)
     if prior:
         groups["prior"] = _prior_draws(fit, int(num_draws), jax.random.fold_in(key, 2))
@@ -167,7 +168,10 @@ def samples(fit: TrainedProgram, group_by_chain: bool, num_draws: int, seed: See
     """Site -> draws: see `Fit.samples`."""
     fit.posterior.require("draws")
     values = _values(fit, num_draws, seed)
-    sites = {**{name: values[name] for name in fit.program.structure.deterministics}, **_sites(fit, values)}
+    structure = fit.program.structure
+    sites = {name: values[name] for name in structure.deterministics if name in values} | _sites(fit, values)
+    local = {name: site.position for name, site in structure.continuous_local if name in values}
+    sites |= {name: np.moveaxis(values[name], 2, 2 + position) for name, position in local.items()}
     return sites if group_by_chain else chains_joined(sites)
 
 
@@ -187,7 +191,9 @@ def _values(fit: TrainedProgram, num_draws: int, seed: Seed) -> ParameterArrays:
     return process_posterior(fit).parameter_draws(-(-int(num_draws) // 4), as_key(seed))
 
 
-def predictive(fit: TrainedProgram, num_samples: int, X: RowsLike | None, seed: Seed) -> dict[str, np.ndarray]:
+def predictive(
+    fit: TrainedProgram, num_samples: int, X: RowsLike | None, new_rows: bool, seed: Seed
+) -> dict[str, np.ndarray]:
     """Site -> generated values, (draws, n, ...): see `Fit.predictive`."""
     check_whole("predictive: num_samples", num_samples, 1, PredictionError)
     first, second = jax.random.split(as_key(seed))
@@ -195,8 +201,31 @@ def predictive(fit: TrainedProgram, num_samples: int, X: RowsLike | None, seed: 
         values = {k: np.repeat(np.asarray(v)[None], num_samples, axis=0) for k, v in fit.parameters.items()}
     else:
         values = draws(fit, num_samples, first)
+    rows = None if X is None else fit.rows_to_generate(X)
+    return _generated(fit, rows, _latents_at(fit, values, rows, new_rows), second)
+
+
+def _latents_at(
+    fit: TrainedProgram, values: ParameterArrays, rows: Rows | None, new_rows: bool
+) -> dict[str, np.ndarray]:
+    """Latent site -> (draws, ...), with the continuous latents of rows where these are the training rows, or None.
+
+    Warns of rows that are others, unless new rows are asked for.
+    """
     latents = _latents(fit, {name: value[None] for name, value in values.items()})
-    return _generated(fit, None if X is None else fit.read(X), latents, second)
+    local = {name: site for name, site in fit.program.structure.continuous_local if name in values}
+    if not local or new_rows:
+        return latents
+    known, digests = fit.attributes.get("row_digests", {}), {} if rows is None else row_digests(rows)
+    digests.pop(fit.program.response_site or "", None)
+    if any(known.get(name) != digest for name, digest in digests.items()):
+        warn(
+            f"X are other rows than those of training, so their latents {quote_some(local)} are drawn anew: new rows "
+            "of the same population. Write predictive(num_samples, X, new_rows=True) if that is meant; the training "
+            "rows are known by their covariates and attributes."
+        )
+        return latents
+    return latents | {name: np.moveaxis(values[name], 1, 1 + site.position) for name, site in local.items()}
 
 
 def log_likelihoods(fit: TrainedProgram, values: ParameterArrays, rows: Rows) -> dict[str, np.ndarray]:
@@ -255,7 +284,7 @@ def _prior_draws(fit: TrainedProgram, num_draws: int, key: PRNGKeyArray) -> Para
         return conjugate.sample((1, num_draws), generator(key))
     examples: dict[str, Any] = dict(program.example_covariates(program.num_classes))
     drawn, _ = program.generate(program.num_classes, num_draws, seed=key, **examples)
-    return program.parameters_of({name: value[None] for name, value in drawn.items()})
+    return program.parameters_of({n: value[None] for n, value in drawn.items() if n not in program.row_statistics})
 
 
 def _generated(
@@ -271,7 +300,8 @@ def _generated(
         raise DataError(
             f"The rows are generated given {sorted(program.covariates)}, so give rows that have them: X=..."
         )
-    return program.generate(num_rows, num_worlds, seed=key, latents=latents, **covariates)[1]
+    others, sites = program.generate(num_rows, num_worlds, seed=key, latents=latents, **covariates)
+    return sites | {name: others[name] for name in program.structure.deterministics}
 
 
 def _check_memory(what: str, num_cells: float) -> None:
@@ -439,6 +469,8 @@ def _own_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, 
     dims: dict[str, Sequence[str]] = {}
     for site, class_axis in fit.program.class_axes.items():
         name, _ = fit.program.coordinates.get(site, (site, None))
+        if name not in fit.parameters:
+            continue
         num_axes = np.ndim(fit.parameters[name]) - (2 if fit.is_sampled else 0)
         dims[name] = ["class" if axis == class_axis else f"{name}_dim_{axis}" for axis in range(num_axes)]
     for local, of_row in fit.program.structure.continuous_local:

@@ -14,7 +14,7 @@ from bayesgen.data import (
     read_table,
 )
 from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
-from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.errors import DataError, ModelError, PredictionError, warn
 from bayesgen.labels import Labelled
 from bayesgen.models import FactorCoordinates
 from bayesgen.posteriors import At, ProcessPosterior, chains_joined
@@ -176,16 +176,23 @@ class Fit(TrainedProgram, Generic[Labelled]):
         check_ranges(self.schema.ranges, rows)
         return rows
 
-    def predictive(self, num_samples: int, X: RowsLike | None = None, *, seed: Seed = 0) -> dict[str, np.ndarray]:
+    def predictive(
+        self, num_samples: int, X: RowsLike | None = None, *, new_rows: bool = False, seed: Seed = 0
+    ) -> dict[str, np.ndarray]:
         """Rows that draws from the posterior generate, as `numpyro.infer.Predictive` gives them.
 
         Args:
             num_samples: number of draws, each of which generates all rows; of a point fit, the point.
             X: rows whose number and covariates the generated ones have; None for as many as there were in the training.
+                Of a program of one's own the covariates are enough.
+            new_rows: whether continuous latents of rows are drawn anew. Else those of the training rows, which `NUTS`
+                sampled, are used where X is None or has the training rows; for other rows they are drawn anew, with a
+                warning.
             seed: integer or JAX key.
 
         Returns:
             Site -> (draws, n, ...), the label and local latents included; labels and categories are codes.
+            Deterministic sites are evaluated at these rows; those without a value for each row are (draws, ...).
 
         Raises:
             DataError: covariates that are not known, because X is not given.
@@ -196,12 +203,13 @@ class Fit(TrainedProgram, Generic[Labelled]):
         >>> {name: value.shape for name, value in fit.predictive(100, seed=1).items()}
         {'real': (100, 4, 1), 'y': (100, 4)}
         """
-        return predictive(self, num_samples, X, seed)
+        return predictive(self, num_samples, X, new_rows, seed)
 
     def samples(self, group_by_chain: bool = False, *, num_draws: int = 1000, seed: Seed = 0) -> dict[str, np.ndarray]:
         """Draws of the latent and deterministic sites, as `numpyro.infer.MCMC.get_samples` gives them.
 
-        They are what `numpyro.infer.Predictive(fit.program, fit.samples())` takes.
+        Continuous latents of the training rows are among them. Deterministic sites with a value for each row are not:
+        `predictive` evaluates them at rows. They are what `numpyro.infer.Predictive(fit.program, fit.samples())` takes.
 
         Args:
             group_by_chain: whether chains are an axis of their own, (chain, draw, ...); else (chain * draw, ...).
@@ -490,7 +498,9 @@ class Fit(TrainedProgram, Generic[Labelled]):
         """The fit of other data by the same method."""
         check_seed(seed)
         with requested(None), interrupts_kept():
-            return self.method.trained(self.model, data, seed, progress)
+            trained = self.method.trained(self.model, data, seed, progress)
+        warn_of_left_out(trained)
+        return trained
 
     def relabel(self) -> "Fit[Labelled]":
         """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
@@ -573,6 +583,17 @@ class Fit(TrainedProgram, Generic[Labelled]):
         ['posterior', 'log_prior', 'observed_data', 'log_likelihood', 'prior']
         """
         return to_datatree(self, X, y, prior, predictive, num_draws, seed, dims or {}, coords or {})
+
+
+def warn_of_left_out(fit: Fit) -> None:
+    """Warn of deterministic sites that depend on rows and are not among the parameters."""
+    left_out: dict[str, str] = fit.attributes.get("sites_left_out", {})
+    for reason in dict.fromkeys(left_out.values()):
+        names = quote_some([name for name, of_name in left_out.items() if of_name == reason])
+        warn(
+            f"The fit leaves the deterministic sites {names} out, which depend on the training rows: {reason}. "
+            "fit.predictive(num_samples, X) evaluates them at rows X."
+        )
 
 
 def _description_of(fit: Fit) -> dict[str, str | None]:

@@ -27,6 +27,7 @@ from bayesgen.program import (
     ProgramDensity,
     WithRowLatents,
     dispersed_starts,
+    row_digests,
     saturated_sites,
 )
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
@@ -137,6 +138,7 @@ class NUTS(Method):
                 chains, of_rows, path = others, drawn, f"{others.path}; latents of rows integrated out"
         values, attributes = {**chains.values, **of_rows}, about(chains) | problem.about_products
         attributes["path"] = path
+        attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
         return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
 
     def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:
@@ -315,6 +317,8 @@ def fit_of_draws(
     draws = Draws(problem.program, latents, values, stats)
     seed = problem.seed if isinstance(problem.seed, int) else repr(problem.seed)
     fit = problem.result(method, draws, {**attributes, "seed": seed})
+    assert isinstance(fit.posterior, Draws)
+    draws = fit.posterior
     unlabelled = problem.data.statistics.unlabelled
     if unlabelled is not None and not problem.has_labels:
         draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)

@@ -14,8 +14,16 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate, Densities
-from bayesgen.posteriors import At, Posterior, chunk_table
-from bayesgen.program import ConcreteModel, GenerativeProgram, LogLikelihood, OfCrossProducts, log_likelihoods
+from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined, chunk_table
+from bayesgen.program import (
+    ConcreteModel,
+    GenerativeProgram,
+    LogLikelihood,
+    OfCrossProducts,
+    log_likelihoods,
+    repeated_rows,
+    row_statistics,
+)
 from bayesgen.records import record
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
@@ -122,21 +130,55 @@ class ProgramProblem(Problem[Fit]):
         statistics = self.data.statistics
         are_statistics = not method.needs_rows and statistics.rows is None and statistics.unlabelled is None
         keeps_data = method.keeps_statistics and are_statistics
+        left_out = self._left_out(posterior)
+        is_dependent = self.data.model.has_row_statistics
+        names = tuple(n for n in self.program.row_statistics if n not in left_out) if is_dependent else ()
         return Fit(
             model=self.model,
             schema=self.data.scaled_schema,
             method=method,
-            posterior=posterior,
+            posterior=self._with_row_statistics(posterior, names) if names else posterior,
             concrete=self.data.model,
             approximate_log_evidence=self.data.model.approximate_log_evidence(statistics),
-            summaries=self.data if keeps_data else None,
+            summaries=dataclasses.replace(self.data, rows=None) if keeps_data else None,
             attributes={
                 **(attributes or {}),
+                **({"sites_left_out": left_out} if left_out else {}),
                 **self.about_labels,
                 "total_weight": statistics.total_weight,
                 "device": used(),
             },
         )
+
+    def _left_out(self, posterior: Posterior) -> dict[str, str]:
+        """Deterministic site that depends on the rows -> why it cannot be evaluated at those of the training."""
+        if not self.data.model.has_row_statistics:
+            return {}
+        rows, known = self.data.rows, posterior.parameters
+        if rows is None:
+            reason = "the rows are not kept: give them to fit as X and y, and not in chunks or as Summaries"
+        elif not np.isclose(rows.frequencies.sum(), self.data.statistics.total_weight):
+            reason = "some rows have no label"
+        elif np.any(rows.frequencies % 1):
+            reason = "some weights are no whole numbers"
+        else:
+            local = set(self.program.local) - set(known)
+            return {
+                name: f"{unknown[0]!r} of some rows is not known"
+                for name, sites in self.program.plan.row_statistics
+                if (unknown := [site for site in sites if site in local or site in rows.observed])
+            }
+        return dict.fromkeys(self.program.row_statistics, reason)
+
+    def _with_row_statistics(self, posterior: Posterior, names: tuple[str, ...]) -> Posterior:
+        """The posterior with these deterministic sites, evaluated at the training rows."""
+        assert isinstance(posterior, ProcessPosterior) and self.data.rows is not None
+        rows = dataclasses.replace(repeated_rows(self.data.rows), weights=None)
+        draws = posterior.parameter_draws(1, jax.random.key(0))
+        shape = next(iter(draws.values())).shape[:2]
+        joined = {n: v for n, v in chains_joined(draws).items() if n in {*self.program.latents, *self.program.local}}
+        found = row_statistics(self.program, names, joined, rows)
+        return posterior.with_values({name: value.reshape(*shape, *value.shape[1:]) for name, value in found.items()})
 
     @functools.cached_property
     def about_labels(self) -> dict[str, Any]:

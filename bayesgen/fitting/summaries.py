@@ -259,6 +259,7 @@ def as_summaries(
     with naming_origin(first.chunk_number, first.num_dropped):
         found = inferred_schema(model, first, schema)
         concrete = model.concrete(found)
+    keeps_rows = keeps_rows or (not first.chunk_number and concrete.has_row_statistics)
     return summarize_tables(concrete, found, itertools.chain([first], tables), keeps_rows)
 
 

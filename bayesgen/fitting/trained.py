@@ -11,7 +11,7 @@ from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, check_r
 from bayesgen.families import Family, argument_names
 from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
-from bayesgen.program import ConcreteModel, GenerativeProgram, read_rows
+from bayesgen.program import ConcreteModel, GenerativeProgram, read_covariates, read_rows
 from bayesgen.records import by_content
 from bayesgen.saving import Savable
 from bayesgen.typing import Shaped
@@ -133,6 +133,18 @@ class TrainedProgram(Trained[Any]):
         table = read_table(X)
         rows = self.rows_of(table)
         warn_of_unknown(table.unknown_cells)
+        return rows
+
+    def rows_to_generate(self, X: RowsLike) -> Rows:
+        """Rows for which sites are generated: as `read` takes them, or of a program of one's own the covariates."""
+        program = self.program
+        if isinstance(X, Rows) or self.prior is not None or not program.covariates:
+            return self.read(X)
+        table = read_table(X)
+        if set(table.names) & {*program.attributes}:
+            return self.read(table)
+        rows = read_covariates(program, table)
+        check_ranges(self.schema.ranges, rows.covariates)
         return rows
 
     def rows_of(self, table: Table) -> Rows:

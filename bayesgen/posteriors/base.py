@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -175,6 +175,10 @@ class ProcessPosterior(Posterior):
     @abc.abstractmethod
     def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Draws of the parameters, (chain, draw, ...): 4 x `num_draws`, or all of Markov chains; of a point one."""
+
+    def with_values(self, values: ParameterArrays) -> Self:
+        """The posterior with further parameters, (chain, draw, ...), as `parameter_draws` gives them."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def numbers(self, prob: float) -> Numbers:

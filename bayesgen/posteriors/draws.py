@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.optimize
@@ -417,6 +417,9 @@ class Draws(ProcessPosterior):
 
     def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         return self.values
+
+    def with_values(self, values: ParameterArrays) -> Self:
+        return dataclasses.replace(self, values=self.values | values)
 
     def numbers(self, prob: float) -> Numbers:
         """Means, and R-hat and bulk ESS where chains are long enough for them."""

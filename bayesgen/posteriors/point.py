@@ -1,7 +1,8 @@
 """`Point`: one process, such as MLE and MAP give."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class Point(ProcessPosterior):
 
     def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         return {name: np.asarray(value)[None, None] for name, value in self.values.items()}
+
+    def with_values(self, values: ParameterArrays) -> Self:
+        return dataclasses.replace(self, values=self.values | {name: value[0, 0] for name, value in values.items()})
 
     def numbers(self, prob: float) -> Numbers:
         return {"value": self.values}

@@ -35,13 +35,14 @@ from .joint import (
     program_table,
     ratio_of_batches,
     reduce_draws,
+    row_statistics,
     scores_of,
     scores_of_draws,
 )
 from .model import ConcreteModel, Model, Recipe, Response
 from .pytree import PytreeFunction
-from .row_latents import WithRowLatents
-from .rows import read_rows
+from .row_latents import WithRowLatents, repeated_rows, row_digests
+from .rows import read_covariates, read_rows
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
 from .structure import Plan, Program
 
@@ -83,8 +84,12 @@ __all__ = [
     "log_states_of_draws",
     "program_table",
     "ratio_of_batches",
+    "read_covariates",
     "read_rows",
     "reduce_draws",
+    "repeated_rows",
+    "row_digests",
+    "row_statistics",
     "saturated_sites",
     "scores_of",
     "scores_of_draws",

@@ -291,8 +291,8 @@ def _by_site(structure: Structure, vector: Float[Array, " D"]) -> dict[str, Arra
 
 @OwnedJit
 def _constrain(program: Program, vector: Float[Array, " D"]) -> dict[str, Array]:
-    evaluation = _at(program, vector, {})
-    return {**evaluation.deterministics, **evaluation.latents}
+    evaluation, excluded = _at(program, vector, {}), program.row_statistics
+    return {n: v for n, v in evaluation.deterministics.items() if n not in excluded} | evaluation.latents
 
 
 def free_vector(program: Program, latents: dict[str, Array]) -> Float[np.ndarray, " D"]:

@@ -81,6 +81,7 @@ def discover(program: Program) -> Discovery:
             f"The program has no attribute site in its plate {plate.name!r}: sample at least one there, or let the "
             "label depend on covariates."
         )
+    row_axes = {name: _row_axes(message, second) for name, message in first.items() if is_deterministic(message)}
     structure = Structure(
         plate=plate.name,
         axis=plate.dim,
@@ -91,10 +92,11 @@ def discover(program: Program) -> Discovery:
             for name, message in samples(first).items()
             if name not in inside and not message["is_observed"]
         ),
-        deterministics=tuple(name for name, message in first.items() if _is_of_no_row(message, second, plate.name)),
+        deterministics=tuple(name for name, axes in row_axes.items() if axes == []),
         covariates=tuple(program.covariate_columns.items()),
         local=tuple((name, _local(of_rows[name], inside[name])) for name in program.local),
         counts_partly=any(map(counts_partly, inside.values())),
+        row_deterministics=tuple((name, axes[0]) for name, axes in row_axes.items() if axes and len(axes) == 1),
     )
     if structure.num_joint_values > MOST_JOINT_VALUES:
         raise ModelError(
@@ -205,11 +207,12 @@ def _instance_plate(first: Trace, second: Trace, sizes: tuple[int, int]) -> Cond
     raise ModelError(f"The plate {name!r} holds no site: put the label and the attributes into it.")
 
 
-def _is_of_no_row(message: Message, other: Trace, plate: str) -> bool:
-    """Whether a site is deterministic and has no entries for rows."""
-    if not is_deterministic(message) or in_plate(message, plate):
-        return False
-    return jnp.shape(message["value"]) == jnp.shape(other[message["name"]]["value"])
+def _row_axes(message: Message, at_other_size: Trace) -> list[int] | None:
+    """The axes of a deterministic site that follow the number of rows; None where the site has others there."""
+    shapes = [jnp.shape(site["value"]) for site in (message, at_other_size[message["name"]])]
+    if len(shapes[0]) != len(shapes[1]):
+        return None
+    return [axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if sizes[0] != sizes[1]]
 
 
 def _site(message: Message, axis: int) -> Site:

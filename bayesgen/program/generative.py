@@ -450,7 +450,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
         """Site -> its value in one run of the program, with the values of some sites known."""
         trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
-        names = (*self.latents, *self.structure.deterministics, *self.row_sites)
+        of_rows = (*dict(self.structure.row_deterministics), *self.row_sites)
+        names = (*self.latents, *self.structure.deterministics, *of_rows)
         return {name: trace[name]["value"] for name in names}
 
     def simulate_many(
@@ -484,11 +485,13 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             n, num_worlds, seed, latents, covariates: as `simulate_many` takes them.
 
         Returns:
-            Latent or deterministic site -> (worlds, ...); site with a value for each row -> (worlds, n, ...), labels as
-            codes.
+            Latent or deterministic site -> (worlds, ...); sites with a value for each row, deterministic ones too ->
+            (worlds, n, ...), labels as codes.
         """
         program, _, drawn = self._drawn_many(n, num_worlds, covariates, as_key(seed), latents or {})
-        sites = {name: np.moveaxis(drawn[name], site.position + 1, 1) for name, site in program.structure.row_sites}
+        positions = {name: site.position for name, site in program.structure.row_sites}
+        positions |= dict(program.structure.row_deterministics)
+        sites = {name: np.moveaxis(drawn[name], position + 1, 1) for name, position in positions.items()}
         if self.label is not None:
             sites[self.label] = drawn[self.label].reshape(num_worlds, n)
         return {name: value for name, value in drawn.items() if name not in sites}, sites
@@ -630,6 +633,10 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     @property
     def has_labels(self) -> bool:
         return self.label is not None
+
+    @property
+    def has_row_statistics(self) -> bool:
+        return bool(self.row_statistics)
 
     @property
     def in_threads(self) -> bool:

@@ -14,6 +14,7 @@ import scipy.special
 from bayesgen.data import Rows
 from bayesgen.records import record
 from bayesgen.runtime import (
+    CACHED_CELLS,
     LEAST_ROWS,
     TABLE_CELLS,
     OwnedJit,
@@ -415,6 +416,38 @@ def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str
         draws = {name: np.asarray(latents[name]) for name in program.latents}
         found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, size)
     return {name: value.T for name, value in found.items()}
+
+
+def row_statistics(
+    program: Program, names: tuple[str, ...], draws: Arrays, rows: Rows
+) -> dict[str, Float[np.ndarray, "draws ..."]]:
+    """Deterministic sites of all rows together, under each draw.
+
+    Args:
+        program: the program.
+        names: of the sites.
+        draws: latent site, and continuous latent of each row, rows first -> (draws, ...).
+        rows: the rows.
+    """
+    num_draws = len(next(iter(draws.values())))
+    size = padded_size(max(1, CACHED_CELLS // max(1, int(rows.num_rows * rows.cells_per_row))))
+    with jax.enable_x64(True):
+        return over_chunks(
+            lambda part: _row_statistics(program, part, rows, names=names), dict(draws), num_draws, min(size, num_draws)
+        )
+
+
+@functools.partial(OwnedJit, static_argnames="names")
+def _row_statistics(
+    program: Program, draws: Arrays, rows: Rows, *, names: tuple[str, ...]
+) -> dict[str, Float[Array, "draws ..."]]:
+    def at(draw: Arrays) -> dict[str, Array]:
+        latents = {name: draw[name] for name in program.latents}
+        values = {**rows.values, **{name: value for name, value in draw.items() if name not in latents}}
+        found = evaluate(program, latents, jnp.asarray(rows.codes), values, rows.covariates).deterministics
+        return {name: found[name] for name in names}
+
+    return jax.vmap(at)(draws)
 
 
 @OwnedJit

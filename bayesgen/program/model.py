@@ -129,6 +129,11 @@ class ConcreteModel(Recipe[Labelled]):
         return True
 
     @property
+    def has_row_statistics(self) -> bool:
+        """Whether some parameters are functions of all training rows, which are evaluated with these."""
+        return False
+
+    @property
     def response(self) -> Response | None:
         """The label that is a number; None for a model without one."""
         return None

@@ -22,7 +22,7 @@ from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
 from .structure import Plan, Program
-from .traces import ATTRIBUTE, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces, shaped
+from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces, shaped
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
 MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
@@ -60,6 +60,9 @@ class Recognition:
             reasons=tuple((name, reasons[name]) for name in rowwise),
             measure=tuple(name for name in compressed if traces.sources.measure[name]),
             dependences=tuple(entangled.items()),
+            row_statistics=tuple(self._probe.row_statistics().items())
+            if traces.program.structure.deterministics
+            else (),
         )
         self._checked, self._looked_further = {self._probe.rows.size}, False
 
@@ -216,6 +219,26 @@ class Probe:
                 if not _close(of_rows[name], expected):
                     differing[name] = "its parameters differ between rows of one class"
         return differing
+
+    def row_statistics(self) -> dict[str, tuple[str, ...]]:
+        """Deterministic sites that depend on rows, or on their number -> the sites of rows that enter them."""
+
+        def choose(findings: Findings) -> dict[str, Any]:
+            return findings.deterministics
+
+        of_classes, program = self.traces.of_classes(choose), self.traces.program
+        inputs = {name: sources - {LATENTS} for name, sources in self.traces.sources.deterministics.items()}
+        dependent = {name for name, sources in inputs.items() if sources}
+        for trace, codes in self._traces_and_codes:
+            of_rows = self.traces.of_rows(trace, codes, choose)
+            dependent |= {name for name, value in of_rows.items() if not _close(value, of_classes[name])}
+        names = {ATTRIBUTE + name: name for name in program.attributes} | {LOCAL + name: name for name in program.local}
+        names |= {} if program.label is None else {CODES: program.label}
+        return {
+            name: tuple(site for source, site in names.items() if source in inputs[name])
+            for name in inputs
+            if name in dependent
+        }
 
     def check_exchangeable(self, names: Collection[str]) -> None:
         """Refuse row-wise sites whose rows depend on their position or on other rows."""

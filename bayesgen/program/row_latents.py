@@ -1,6 +1,7 @@
 """`WithRowLatents`: the log density of a program's latents and of the continuous latents of its training rows."""
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +53,7 @@ class WithRowLatents(LogDensity):
                 "Some rows have a label and some have none, in a program with continuous latents of each row: give "
                 "labels for all of them, or for none."
             )
-        rows, unlabelled = (None if r is None else _repeated(r) for r in (statistics.rows, statistics.unlabelled))
+        rows, unlabelled = (None if r is None else repeated_rows(r) for r in (statistics.rows, statistics.unlabelled))
         return cls(program, dataclasses.replace(statistics, rows=rows, unlabelled=unlabelled))
 
     @property
@@ -176,8 +177,24 @@ def _draws(
     return jax.vmap(of_draw)((latents, keys))
 
 
-def _repeated(rows: Rows) -> Rows:
-    """Dense rows of weight one, each as often as its weight says."""
+def row_digests(rows: Rows) -> dict[str, str]:
+    """Site or covariate -> a digest of its values in rows, by which these are known again."""
+    masked = {name: np.where(mask, rows.values[name], np.nan) for name, mask in rows.observed.items()}
+    arrays = {**rows.values, **masked, **rows.covariates}
+    return {
+        name: hashlib.blake2b(
+            f"{np.shape(array)}".encode() + np.asarray(array, float).tobytes(), digest_size=16
+        ).hexdigest()
+        for name, array in arrays.items()
+    }
+
+
+def repeated_rows(rows: Rows) -> Rows:
+    """Dense rows of weight one, each as often as its weight says.
+
+    Raises:
+        FitError: weights that are no whole numbers.
+    """
     times = np.rint(rows.frequencies).astype(int)
     if (times != rows.frequencies).any():
         raise FitError(

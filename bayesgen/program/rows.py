@@ -278,6 +278,13 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     return rows
 
 
+def read_covariates(program: Program, table: Table) -> Rows:
+    """Rows of covariates alone, for which a program generates the sites."""
+    program, covariates = with_covariates(program, covariate_cells(program, table))
+    program.check_indexes(covariates)
+    return Rows({}, {}, covariates)
+
+
 def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[str, Shaped[np.ndarray, "n ..."]]:
     wanted = [name for name in (*program.attributes, *program.covariates) if name != program.response_site]
     if not table.named:

@@ -122,7 +122,8 @@ class Structure:
         label: name of the label site, or None.
         attributes: (site, its shape).
         latents: (site, the shape of its unconstrained value).
-        deterministics: names of the deterministic sites outside the plate of the rows.
+        deterministics: names of the deterministic sites whose shape does not follow the number of rows.
+        row_deterministics: (deterministic site, its axis of rows) of those with a value for each row.
         covariates: (name, shape and dtype).
         local: (site, its shape) of the latents of each row.
         counts_partly: whether a scale, a mask or censoring says how much of rows counts in training.
@@ -137,6 +138,7 @@ class Structure:
     covariates: tuple[tuple[str, Covariate], ...]
     local: tuple[tuple[str, Site], ...] = ()
     counts_partly: bool = False
+    row_deterministics: tuple[tuple[str, int], ...] = ()
 
     @property
     def num_joint_values(self) -> int:
@@ -200,6 +202,8 @@ class Plan:
         reasons: (site, why it is not compressed).
         measure: names of the compressed sites whose base measure has parameters of its own.
         dependences: (site, the other attributes that enter its distribution), for the sites that have any.
+        row_statistics: (deterministic site, sites of rows that enter it), for those of the structure that depend on
+            the rows, such as an average over them.
     """
 
     compressed: tuple[tuple[str, Likelihood], ...]
@@ -207,6 +211,7 @@ class Plan:
     reasons: tuple[tuple[str, str], ...] = ()
     measure: tuple[str, ...] = ()
     dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    row_statistics: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
@@ -317,6 +322,11 @@ class Program(abc.ABC):
     def row_sites(self) -> tuple[str, ...]:
         """Names of the sites with a value for each row: attributes, the label of classes, local latents."""
         return (*self.attributes, *(() if self.label is None else (self.label,)), *self.local)
+
+    @property
+    def row_statistics(self) -> tuple[str, ...]:
+        """Names of the deterministic sites that depend on the rows, all together."""
+        return tuple(name for name, _ in self.plan.row_statistics) if self.structure.deterministics else ()
 
     @property
     def num_cases(self) -> int:
