@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import numbers
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,6 +31,7 @@ Groups = dict[str, dict[str, Any]]  # group of a tree -> variable -> array: (cha
 Names = Mapping[str, Sequence[Any]]
 
 TOTAL = "log_likelihood"
+SAMPLE_DIMS = "chain", "draw"
 PARAMETERS = "posterior", "point_estimate", "prior"  # which may have an axis of the training rows
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
@@ -128,6 +129,9 @@ def about(fit: Any, seed: Seed | None = None) -> dict[str, Any]:
 def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str, Any]) -> "DataTree":
     """An `xarray.DataTree` of groups, whose names have "." for "/", which it takes for paths.
 
+    A variable called like an axis of its group, or like another one with "." for "/", has "_" behind its name, and a
+    warning says so.
+
     The last table of log-likelihoods, the total, is the only variable of its group: `arviz_stats.loo` refuses several
     where none is named, and `psense` would count the likelihood twice. Those by site are coordinates beside it.
 
@@ -141,16 +145,20 @@ def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str
 
     sampling = "none" if "point_estimate" in groups else "chains" if "sample_stats" in groups else "independent"
     plain = _plain({"sampling": sampling, **attributes})
-    groups = {group: _named(values) for group, values in groups.items()}
-    coords, dims = _named(coords), {name: [dim.replace("/", ".") for dim in of] for name, of in _named(dims).items()}
-    datasets = {}
+    dim_names = _tree_names(dict.fromkeys(dim for names in dims.values() for dim in names), SAMPLE_DIMS)
+    dims = {name: [dim_names[dim] for dim in names] for name, names in dims.items()}
+    coords = {dim_names.get(dim, dim): _coordinate(values) for dim, values in coords.items()}
+    datasets, renamed = {}, dict[str, str]()
     for group, values in groups.items():
         is_data = group.endswith("_data")
         used = {dim for name in values for dim in dims.get(name, ())}
+        names = _tree_names(values, {*SAMPLE_DIMS, *used})
+        renamed |= {name: new for name, new in names.items() if new != name.replace("/", ".")}
+        values = {names[name]: value for name, value in values.items()}
         datasets[group] = dict_to_dataset(
             values,
             coords={k: v for k, v in coords.items() if k in used and not (k == "row" and group in PARAMETERS)},
-            dims={name: dims[name] for name in values if name in dims},
+            dims={new: dims[name] for name, new in names.items() if name in dims},
             sample_dims=[] if is_data else None,
             skip_event_dims=group.startswith("log_"),
             check_conventions=False,  # they require more draws than chains
@@ -158,7 +166,32 @@ def datatree(groups: Groups, coords: Names, dims: Names, attributes: Mapping[str
         ).set_coords([*values][:-1] if group == TOTAL else [])
         if "point_estimate" in groups and not is_data and "prior" not in group:
             datasets[group] = datasets[group].squeeze(("chain", "draw"), drop=True)
+    if renamed:
+        warn(
+            f"The tree has other names for {quote_some(renamed)}, which are those of axes or of others of its "
+            f"variables: {quote_some(renamed.values())}."
+        )
     return DataTree.from_dict({group: dataset for group, dataset in datasets.items() if dataset.data_vars})
+
+
+def _tree_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+    """Name -> its name in a tree, with "." for "/", and with "_" behind it where that is taken."""
+    chosen = {name: name for name in names if "/" not in name and name not in taken}
+    for name in names:
+        if name not in chosen:
+            new = name.replace("/", ".")
+            while new in taken or new in chosen.values():
+                new += "_"
+            chosen[name] = new
+    return chosen
+
+
+def _coordinate(values: Sequence[Any]) -> Sequence[Any]:
+    """Names along an axis, as files have them: texts, where they are neither numbers nor dates."""
+    import pandas as pd
+
+    array = pd.Index(values, dtype=object).infer_objects().to_numpy()
+    return [str(value) for value in values] if array.dtype == object else array
 
 
 # Draws, log-likelihoods and generated rows, as arrays.
@@ -380,10 +413,12 @@ def _dims_of_rows(fit: TrainedProgram, groups: Groups, coords: Names) -> dict[st
     columns = {} if conjugate is None else {block.name: list(block.columns) for block in conjugate.blocks}
     for group in ("observed_data", "constant_data", "posterior_predictive", "prior_predictive", TOTAL):
         for name, value in groups.get(group, {}).items():
+            if group.endswith("predictive") and name in fit.program.structure.deterministics:
+                continue  # of all rows together
             num_axes = np.ndim(value) - (3 if "data" not in group else 1)
-            feature = next((dim for dim in (f"{name}_feature", "feature") if dim in coords), "")
-            is_feature = num_axes == 1 and list(coords.get(feature, ())) == columns.get(name, [])
-            inner = [feature] if is_feature else [f"{name}_dim_{axis}" for axis in range(num_axes)]
+            features = [dim for dim in (f"{name}_feature", "feature") if dim in coords][:1]
+            are_columns = num_axes == 1 and [list(coords[dim]) for dim in features] == [columns.get(name)]
+            inner = features if are_columns else [f"{name}_dim_{axis}" for axis in range(num_axes)]
             if len(inner) >= len(dims.get(name, ())) - 1:
                 dims[name] = ["row", *inner]
     return dims
@@ -476,10 +511,6 @@ def _own_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, 
     for local, of_row in fit.program.structure.continuous_local:
         dims[local] = ["row", *(f"{local}_dim_{axis}" for axis in range(1, 1 + len(of_row.row_shape)))]
     return {"class": [str(label) for label in fit.classes.tolist()]}, dims
-
-
-def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("/", "."): value for name, value in values.items()}
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float]:

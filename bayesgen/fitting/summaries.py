@@ -232,7 +232,7 @@ def summarize(
     >>> fit.parameters["real_mean"].tolist()
     [[1.5], [6.0]]
     """
-    return as_summaries(model, X, y, schema=schema, sample_weight=sample_weight)
+    return dataclasses.replace(as_summaries(model, X, y, schema=schema, sample_weight=sample_weight), rows=None)
 
 
 def as_summaries(
@@ -244,7 +244,9 @@ def as_summaries(
     sample_weight: Values | None = None,
     keeps_rows: bool = False,
 ) -> Summaries:
-    """The summaries of training data, see `summarize`, or the given ones; `keeps_rows` keeps labelled rows, too.
+    """The summaries of training data, see `summarize`, or the given ones.
+
+    Labelled rows are kept, too, with `keeps_rows`, and where parameters of the model are functions of all of them.
 
     Raises:
         DataError: summaries of another model, or given with y.

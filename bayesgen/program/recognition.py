@@ -236,7 +236,7 @@ class Probe:
         names |= {} if program.label is None else {CODES: program.label}
         return {
             name: tuple(site for source, site in names.items() if source in inputs[name])
-            for name in inputs
+            for name in program.structure.deterministics
             if name in dependent
         }
 

@@ -12,6 +12,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
+from bayesgen.data import read_table
+from bayesgen.posteriors import Draws
 from bayesgen.runtime import Traced
 
 ROWS = 17
@@ -212,3 +214,26 @@ def numpyro_density(function, latents, rows, y, covariates):
     label = np.asarray(y).reshape((ROWS, 1) if function is outer_plate else ROWS)
     with jax.enable_x64(True):
         return float(compiled_density(function)({**latents, **rows, "y": label}, covariates))
+
+
+def rows_first(program, rows):
+    """Values by site with the rows first."""
+    sites = dict(program.of_covariates({}).structure.attributes)
+    return {name: np.moveaxis(value, sites[name].position, 0) for name, value in rows.items()}
+
+
+def fit_at(program, latents, X, y=None):
+    """A fit whose draws are all one process."""
+    shape = (2, 10)
+    draws = {name: np.broadcast_to(value, (*shape, *np.shape(value))) for name, value in latents.items()}
+    stats = {"diverging": np.zeros(shape, bool), "potential_energy": np.zeros(shape)}
+    schema = program.infer_schema(read_table(X, y), y, bg.Schema())
+    concrete = program.concrete(schema)
+    return bg.Fit(
+        model=program,
+        schema=schema,
+        method=bg.NUTS(),
+        posterior=Draws(concrete.bind(schema), draws, draws, stats),
+        concrete=concrete,
+        attributes={"total_weight": float(len(next(iter(X.values()))))},
+    )

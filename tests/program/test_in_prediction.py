@@ -10,30 +10,12 @@ import pytest
 from numpyro import handlers
 
 import bayesgen as bg
-from bayesgen.data import read_table
 from bayesgen.posteriors import Draws
 
-from .programs import BOUND, PROGRAMS, ROWS, data_of, program
+from .programs import BOUND, PROGRAMS, ROWS, data_of, fit_at, program, rows_first
 
 WORLDS = 80
 COUNTED = np.arange(ROWS) % 3 > 0
-
-
-def fit_at(program, latents, X, y=None):
-    """A fit whose draws are all one process."""
-    shape = (2, 10)
-    draws = {name: np.broadcast_to(value, (*shape, *np.shape(value))) for name, value in latents.items()}
-    stats = {"diverging": np.zeros(shape, bool), "potential_energy": np.zeros(shape)}
-    schema = program.infer_schema(read_table(X, y), y, bg.Schema())
-    concrete = program.concrete(schema)
-    return bg.Fit(
-        model=program,
-        schema=schema,
-        method=bg.NUTS(),
-        posterior=Draws(concrete.bind(schema), draws, draws, stats),
-        concrete=concrete,
-        attributes={"total_weight": float(len(next(iter(X.values()))))},
-    )
 
 
 def drawn_rows(fit, X, covariates):
@@ -106,8 +88,7 @@ def of_classes(function):
     if function is masked_labels:
         return fit_at(labels_masked, {"slope": 1.3}, COVARIATES, COUNTED * 1), COVARIATES, COVARIATES
     latents, rows, y, covariates = data_of(function, np.random.default_rng(0))
-    sites = dict(BOUND[function].of_covariates({}).structure.attributes)
-    X = {name: np.moveaxis(value, sites[name].position, 0) for name, value in rows.items()} | covariates
+    X = rows_first(BOUND[function], rows) | covariates
     return fit_at(BOUND[function], latents, X, y), X, covariates
 
 
