@@ -12,6 +12,7 @@ import bayesgen as bg
 from bayesgen.fitting import ProgramProblem
 from tests.models import response_cases
 from tests.models.cases import CASES
+from tests.prediction.draws import drawn
 
 METHODS = {"MLE": bg.MLE(), "MAP": bg.MAP(), "Exact": bg.Exact(), "NUTS": bg.NUTS()}
 
@@ -97,3 +98,40 @@ def test_methods_that_a_refusal_names_are_not_refused(name):
             for remedy in named or [method]:
                 remedied = dataclasses.replace(model, structure="full") if to_full else model
                 assert refusal_of(remedied, *data, METHODS[remedy]) is None, f"{method}: {message} {remedy} is refused"
+
+
+RULES = {rule: getattr(bg, rule)() for rule in ("PlugIn", "BMA", "ConditionalAverage")} | {"mode": bg.PlugIn(at="mode")}
+FITTED = {
+    "naive Bayes": (CASES["naive Bayes"], bg.MAP()),
+    "naive Bayes, exact": (CASES["naive Bayes"], bg.Exact()),
+    "line": (response_cases.CASES["line"], bg.MLE()),
+    "line, exact": (response_cases.CASES["line"], bg.Exact()),
+}
+
+
+SLOW = {"naive Bayes, exact"}
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # of few draws
+@pytest.mark.parametrize("are_draws", [False, True])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FITTED])
+def test_rules_that_a_refusal_names_are_not_refused(name, are_draws):
+    """By the fit itself, or by one with the method that is named beside the rule."""
+    case, method = FITTED[name]
+    X, y = case.data
+    fit = bg.fit(case.model, X, y, method=method)
+    if are_draws and fit.posterior.is_point:
+        pytest.skip("a point has no draws")
+    fit = drawn(fit, 2, 50) if are_draws else fit
+    for rule in RULES.values():
+        try:
+            bg.predict(fit, X, rule=rule)
+        except bg.BayesgenError as refusal:
+            advice = re.split(r"[.;:] ", str(refusal), maxsplit=1)[-1]
+            rules = re.findall(r"(PlugIn|BMA|ConditionalAverage)\(", advice)
+            methods = re.findall(r"(MAP|Exact)\(\)", advice)
+            assert rules or methods, f"{rule!r} is refused without a remedy: {refusal}"
+            fits = [fit] if rules else []
+            for other in (*fits, *(bg.fit(case.model, X, y, method=METHODS[method]) for method in methods)):
+                answered = [bg.predict(other, X, rule=RULES[named]) for named in rules or ["BMA"]]
+                assert answered
