@@ -117,25 +117,33 @@ def test_classes_without_rows_keep_their_place(kind):
         assert np.mean(estimator.predict(IRIS[50:]) == labels[50:]) > 0.9
 
 
+WITH_CODES = IRIS.assign(code=np.arange(150) % 2)
 DOORS = {
-    "fit": lambda y, schema: bg.fit(bg.NaiveBayes(), IRIS, y, method=bg.Exact(), schema=schema).classes,
-    "summaries": lambda y, schema: bg.summarize(bg.NaiveBayes(), IRIS, y, schema=schema).schema.classes,
-    "many": lambda y, schema: bg.fit_many(bg.NaiveBayes(), [(IRIS, y)], method=bg.Exact(), schema=schema)[0].classes,
-    "average": lambda y, schema: (
-        bg.fit(bg.average([bg.NaiveBayes()]), IRIS, y, method=bg.Exact(), schema=schema).members[0].classes
-    ),
-    "estimator": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).fit(IRIS, y).classes_,
-    "discriminant": lambda y, schema: estimators.GaussianDiscriminantClassifier(schema=schema).fit(IRIS, y).classes_,
-    "any model": lambda y, schema: estimators.BayesGenClassifier(schema=schema).fit(IRIS, y).fit_.classes,
-    "batches": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).partial_fit(IRIS, y).fit_.classes,
+    "fit": lambda y, schema: bg.fit(bg.NaiveBayes(), WITH_CODES, y, method=bg.Exact(), schema=schema),
+    "summaries": lambda y, schema: bg.summarize(bg.NaiveBayes(), WITH_CODES, y, schema=schema),
+    "many": lambda y, schema: bg.fit_many(bg.NaiveBayes(), [(WITH_CODES, y)], method=bg.Exact(), schema=schema)[0],
+    "average": lambda y, schema: bg.fit(
+        bg.average([bg.NaiveBayes()]), WITH_CODES, y, method=bg.Exact(), schema=schema
+    ).members[0],
+    "estimator": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).fit(WITH_CODES, y),
+    "discriminant": lambda y, schema: estimators.GaussianDiscriminantClassifier(schema=schema).fit(WITH_CODES, y),
+    "any model": lambda y, schema: estimators.BayesGenClassifier(schema=schema).fit(WITH_CODES, y),
+    "batches": lambda y, schema: estimators.NaiveBayesClassifier(schema=schema).partial_fit(WITH_CODES, y),
 }
 
 
 @pytest.mark.parametrize("door", [pytest.param(d, marks=pytest.mark.slow) if d == "many" else d for d in DOORS])
-def test_declared_classes_hold_at_every_door(door):
-    declared = ["virginica", "setosa", "versicolor", "unseen"]
-    y = np.array(["setosa", "versicolor", "virginica"], object)[SPECIES]
-    assert list(DOORS[door](y, bg.Schema(classes=declared))) == declared
+def test_declarations_hold_at_every_door(door):
+    classes, y = (
+        ["virginica", "setosa", "versicolor", "unseen"],
+        np.array(["setosa", "versicolor", "virginica"])[SPECIES],
+    )
+    declared = bg.Schema({"code": "categorical"}, {"code": [2, 1, 0]}, classes, unknown="missing")
+    trained = DOORS[door](y, declared)
+    schema = trained.fit_.schema if hasattr(trained, "fit_") else trained.schema
+    assert list(getattr(trained, "classes_", classes)) == list(schema.classes) == classes
+    assert schema.kinds["code"] == "categorical" and list(schema.categories["code"]) == [2, 1, 0]
+    assert schema.unknown == "missing"
     with pytest.raises(bg.DataError, match="virginica"):
         DOORS[door](y, bg.Schema(classes=["setosa", "versicolor"]))
 
