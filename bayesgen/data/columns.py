@@ -89,6 +89,14 @@ def text_names(names: Iterable[Hashable]) -> tuple[str, ...]:
     return texts
 
 
+def refuse_empty(shape: tuple[int, ...]) -> NoReturn:
+    """DataError for data without rows or columns."""
+    raise DataError(
+        f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each; n rows of a program that "
+        "needs no columns are pandas.DataFrame(index=range(n))."
+    )
+
+
 def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
     """A message on missing and extra columns; None where both sets are the same."""
     wanted, present = set(columns), set(found)

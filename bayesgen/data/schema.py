@@ -14,7 +14,7 @@ from bayesgen.typing import Array, Bool, Category, Data, Values
 from .binned import Binned
 from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
 from .category_values import declared_values
-from .columns import PositionalNames, look_alikes, text_names
+from .columns import PositionalNames, look_alikes, refuse_empty, text_names
 from .kinds import (
     KINDS,
     ColumnKinds,
@@ -129,6 +129,8 @@ class Schema:
         resolved schema is returned as it is, after a check of the table. Raises DataError where schema, table and
         labels do not fit each other.
         """
+        if not table.names:
+            refuse_empty((table.num_rows, 0))
         if self.columns is None:
             schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
         else:

@@ -25,6 +25,7 @@ from .columns import (
     holds_objects,
     index_of,
     kind_of_dtype,
+    refuse_empty,
     text_names,
 )
 from .sequences import Padded
@@ -95,7 +96,7 @@ def _read_sparse(X: "spmatrix | sparray", least_rows: int) -> SparseTable:
     return SparseTable(values=values, names=PositionalNames(X.shape[1]), num_rows=X.shape[0])
 
 
-def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
+def _check_shape(shape: tuple[int, ...], least_rows: int, least_columns: int = 1) -> None:
     if len(shape) == 1:
         raise DataError(
             f"X has shape {shape}, and has to be 2-D (rows, columns), with rows of one length. {{'v': X}} makes it one "
@@ -104,8 +105,8 @@ def _check_shape(shape: tuple[int, ...], least_rows: int) -> None:
         )
     if len(shape) != 2:
         raise DataError(f"X has {len(shape)} dimensions (shape {shape}), and has to be 2-D (rows, columns).")
-    if shape[0] < least_rows or shape[1] == 0:
-        raise DataError(f"X is empty: {shape[0]} rows and {shape[1]} columns. Give at least one of each.")
+    if shape[0] < least_rows or shape[1] < least_columns:
+        refuse_empty(shape)
 
 
 def _kind_of_dtype(dtype: np.dtype, what: str) -> str | None:
@@ -140,7 +141,7 @@ def _read_frame(view: "nw.DataFrame | nw.LazyFrame | nw.Series", least_rows: int
             "may be sequences; {'v': [X]} one column with one sequence. One row of a pandas frame stays a frame by "
             "df.iloc[[0]] (df.iloc[0] is a series)."
         )
-    _check_shape(view.shape, least_rows)
+    _check_shape(view.shape, least_rows, least_columns=0)  # rows alone, of a program that has no other columns
     index = index_of(view.to_native())
     return FrameTable(frame=view, names=tuple(view.columns), num_rows=view.shape[0], index=index)
 

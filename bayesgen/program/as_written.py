@@ -55,8 +55,8 @@ class AsWritten:
         with Observations(plate=plate, local=self.local):
             return self.call({name: leaf.at(size, covariates) for name, leaf in self.leaves})
 
-    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Values of observed sites and of covariates, rows first, of arguments of the model.
+    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], int]:
+        """Values of observed sites and of covariates, rows first, of arguments of the model; and the number of rows.
 
         Raises:
             DataError: a constant that is not that of training, an argument that is missing, arrays of other shapes or
@@ -80,7 +80,8 @@ class AsWritten:
                 f"The arguments have different numbers of rows: {sizes}. Give all of them for the same rows."
             )
         covariates = {name: covariate_values(name, rows[name]) for name in self.covariates}
-        return self._values(next(iter(sizes.values())), parts, rows), covariates
+        size = next(iter(sizes.values()))
+        return self._values(size, parts, rows), covariates, size
 
     def _values(self, size: int, parts: Mapping[str, Rows], rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observed site -> value, rows first."""

@@ -233,26 +233,29 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         program = cls(written.function, label=label, classes=stated, local=written.function.local)
         return program.of_covariates(written.columns)
 
-    def read(self, *args: Any, **kwargs: Any) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    def read(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray | None]:
         """Rows and labels, as `fit` and `predict` take them, of the arguments of the model that `from_model` was given.
 
-        Values that are None, as those to be predicted, are left out; labels are None if they are.
+        Rows are a mapping of arrays; a frame with an index alone where there are none, as in a model of a label without
+        covariates. Values that are None, as those to be predicted, are left out; labels are None if they are.
 
         Raises:
             DataError: arguments that the program was not made for, see `from_model`; values of a label that are none of
                 its classes.
         """
+        import pandas as pd
+
         if not isinstance(self.function, AsWritten):
             raise ModelError(
                 "read(...) takes the arguments of a model given to GenerativeProgram.from_model. This program takes "
                 "its rows as they are: a mapping, or a frame, with its attributes and covariates as names."
             )
         with jax.enable_x64(True):
-            values, covariates = self.function.read(args, kwargs)
+            values, covariates, num_rows = self.function.read(args, kwargs)
         labels = values.pop(self.label or self.response_site or "", None)
         if self.label is not None and labels is not None and self.classes != tuple(range(self.num_classes)):
             labels = self._named(labels)
-        return {**values, **covariates}, labels
+        return {**values, **covariates} or pd.DataFrame(index=range(num_rows)), labels
 
     def _named(self, values: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
         """The names of the classes of a label site's values; None where these are missing."""

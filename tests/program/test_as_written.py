@@ -18,7 +18,7 @@ from numpyro.contrib.control_flow import scan
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
 
-from bayesgen import MAP, NUTS, GenerativeProgram, PlugIn, fit, predict
+from bayesgen import MAP, NUTS, GenerativeProgram, NaiveBayes, PlugIn, fit, predict
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program.arbitrary import arbitrary_numbers
 from bayesgen.program.model_arguments import Rows
@@ -175,6 +175,29 @@ def test_arguments_in_mappings_keep_their_names_and_order():
     np.testing.assert_allclose(program.log_density({"slopes": slopes}, rows, labels), expected, rtol=1e-10)
     with pytest.raises(DataError, match="'prior' is constant, and it differs"):
         program.read(Y, prior=dist.Normal(0.0, 3.0), kinds=kinds, **values)
+
+
+def test_a_label_needs_no_other_columns():
+    """Rows without columns are an index; the posterior mean is that of a normal mean, missing labels left out."""
+
+    def model(n, y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 2))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Normal(mean, 0.5), obs=y)
+
+    program = GenerativeProgram.from_model(model, N, Y, label="y")
+    rows, labels = program.read(N, np.where(np.arange(N) == 3, np.nan, Y))
+    assert rows.shape == (N, 0)
+    observed = np.delete(Y, 3)
+    expected = scipy.stats.norm(0.3, 0.5).logpdf(observed).sum() + scipy.stats.norm(0, 2).logpdf(0.3)
+    np.testing.assert_allclose(program.log_density({"mean": np.array(0.3)}, rows, labels), expected)
+    found = fit(program, rows, labels, method=MAP())
+    mean = observed.sum() / 0.25 / (0.25 + len(observed) / 0.25)
+    np.testing.assert_allclose(predict(found, program.read(3)[0], rule=PlugIn()).mean, np.full(3, mean), rtol=1e-6)
+    with pytest.raises(DataError, match=r"pandas.DataFrame\(index=range\(n\)\)"):
+        fit(program, {}, labels, method=MAP())
+    with pytest.raises(DataError, match=f"X is empty: {N} rows and 0 columns"):
+        fit(NaiveBayes(), rows, np.arange(N) % 2, method=MAP())
 
 
 def test_the_rows_are_the_plate_that_is_named():
