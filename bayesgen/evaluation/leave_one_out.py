@@ -118,9 +118,10 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Predict each training row from all others, or from the other folds.
 
-    Fits in closed form take the row out of their sufficient statistics, so that scores are exact and cost little more
-    than a prediction. Draws are weighted by one over the density of the row, with Pareto-smoothed weights. The prior of
-    the fit is kept. A row with a weight is left out with all its weight.
+    Fits in closed form merge the sufficient statistics of all other rows, or take the row out of the posterior where it
+    is no large part of it, so that scores are exact and cost little more than a prediction. Draws are weighted by one
+    over the density of the row, with Pareto-smoothed weights. The prior of the fit is kept. A row with a weight is left
+    out with all its weight.
 
     Args:
         fit: a fit by `Exact`, `MLE`, `MAP` or `NUTS`; or an `Exact` fit of a concept learner, whose examples are scored

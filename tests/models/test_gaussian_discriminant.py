@@ -74,3 +74,17 @@ def test_the_default_prior_of_a_surface_is_that_of_the_columns_that_vary(data, v
     assert ["x2" in str(warning.message) for warning in caught] == [True] * (value == 7.0)
     np.testing.assert_allclose(found.loadings_scale, expected.loadings_scale, rtol=1e-12)
     np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-12)
+
+
+def test_a_covariance_that_a_row_far_away_makes_singular_is_refused_by_its_class():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    X[1] += 1e9  # of class 1, in all columns: beside its cross products nothing is left of the others
+    prior = bg.NormalInverseWishart(np.zeros(3), 1.0, 5.0, np.eye(3))
+    fit = bg.fit(bg.GaussianDiscriminant("full", prior), X, y, method=bg.Exact())
+    for rule in (bg.BMA(), bg.PlugIn(), bg.PlugIn("mode")):
+        with pytest.raises(bg.FitError, match=r"of class number 1 have cross products.*singular in floating point"):
+            bg.predict(fit, X, rule=rule)
+    with pytest.raises(bg.FitError, match="singular in floating point"):
+        _ = fit.log_evidence
+    with pytest.raises(bg.FitError, match="singular in floating point"):
+        bg.leave_one_out(fit, X, y)
