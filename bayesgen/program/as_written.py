@@ -13,7 +13,8 @@ import numpy as np
 import numpyro
 
 from bayesgen.data import Covariate, covariate_values
-from bayesgen.errors import DataError, ModelError
+from bayesgen.describe import quote_some
+from bayesgen.errors import DataError, ModelError, warn
 from bayesgen.typing import Array
 
 from .arbitrary import NUMBERS_OF_A_RUN
@@ -32,6 +33,7 @@ class AsWritten:
         rows: the axis of the rows.
         plate: name of the plate of the rows.
         local: names of the latents of each row.
+        observed_deterministics: deterministic sites that are computed from observed arguments, and left out.
     """
 
     call: Call
@@ -39,6 +41,7 @@ class AsWritten:
     rows: RowAxis
     plate: str
     local: tuple[str, ...]
+    observed_deterministics: tuple[str, ...]
     rows_first: ClassVar[bool] = True
 
     @property
@@ -133,7 +136,14 @@ def as_written(
         )
     leaves = tuple((name, study.leaf(name)) for name in given)
     plate = study.rows.plate or next(n for n in ("rows", "rows of data", "all rows") if n not in study.trace)
-    function = AsWritten(call, leaves, study.rows, plate, tuple(study.local))
+    left_out = study.observed_deterministics
+    function = AsWritten(call, leaves, study.rows, plate, tuple(study.local), left_out)
+    if left_out:
+        warn(
+            f"The deterministic sites {quote_some(left_out)} are left out: they are computed from an argument that "
+            "gives observed values, which rows to be predicted do not have. Compute them from the value that "
+            "numpyro.sample returns, y = numpyro.sample('y', ..., obs=y)."
+        )
     if clashing := sorted(set(function.covariates) & set(study.observed)):
         raise ModelError(
             f"The argument {clashing[0]!r} has the name of an observed site: give one of them another name."

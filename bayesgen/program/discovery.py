@@ -81,7 +81,11 @@ def discover(program: Program) -> Discovery:
             f"The program has no attribute site in its plate {plate.name!r}: sample at least one there, or let the "
             "label depend on covariates."
         )
-    row_axes = {name: _row_axes(message, second) for name, message in first.items() if is_deterministic(message)}
+    row_axes = {
+        name: _row_axes(message, second)
+        for name, message in first.items()
+        if is_deterministic(message) and name not in program.observed_deterministics
+    }
     structure = Structure(
         plate=plate.name,
         axis=plate.dim,

@@ -23,6 +23,7 @@ from .conventions import (
     Trace,
     as_codes,
     in_plate,
+    is_deterministic,
     is_drawn,
     is_factor,
     is_sample,
@@ -45,11 +46,13 @@ class Found(NamedTuple):
         values: observed site -> its value.
         log_probs: observed site -> log probabilities of its value.
         distributions: numbers that the distributions of all sites are made of, and their scales.
+        deterministics: deterministic site -> its value.
     """
 
     values: dict[str, Any]
     log_probs: dict[str, Any]
     distributions: dict[str, Any]
+    deterministics: dict[str, Any]
 
 
 class Observations(Messenger):
@@ -129,7 +132,8 @@ class Call:
             runs.append((trace, observations))
             made = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
             log_probs = {} if are_drawn else {name: log_prob(as_codes(trace[name])) for name in observations.values}
-            return Found(dict(observations.values), log_probs, made)
+            deterministics = {name: m["value"] for name, m in trace.items() if is_deterministic(m)}
+            return Found(dict(observations.values), log_probs, made, deterministics)
 
         numbers = jax.ShapeDtypeStruct((NUMBERS_OF_A_RUN,), jnp.result_type(float))
         traced = Traced.of(found, numbers, dict(arrays))
@@ -366,6 +370,11 @@ class Study:
     def feeding(self) -> frozenset[str]:
         """The arrays with rows that observed values are made of."""
         return _all_of(self.sources.values) & self.following
+
+    @property
+    def observed_deterministics(self) -> tuple[str, ...]:
+        """The deterministic sites that are computed from observed arguments, which other rows do not have."""
+        return tuple(name for name, sources in self.sources.deterministics.items() if _all_of(sources) & self.feeding)
 
     def _check_sources(self) -> None:
         for name, sources in self.sources.values.items():

@@ -347,6 +347,11 @@ class Program(abc.ABC):
         return tuple(name for name, _ in self.structure.latents)
 
     @property
+    def observed_deterministics(self) -> tuple[str, ...]:
+        """Deterministic sites that are computed from observed arguments, as `from_model` finds them."""
+        return getattr(self.function, "observed_deterministics", ())
+
+    @property
     def rows_first(self) -> bool:
         """Whether data have the rows first, wherever the sites have them, as `from_model` reads them."""
         return getattr(self.function, "rows_first", False)

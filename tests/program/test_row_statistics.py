@@ -143,3 +143,18 @@ def test_latents_of_the_training_rows_generate_them_and_others_are_told(schools)
     assert not np.isin(fit.predictive(50, rows, new_rows=True, seed=1)["theta"], samples["theta"]).any()
     later = dataclasses.replace(fit)
     assert np.isin(later.predictive(50, rows, seed=1)["theta"], samples["theta"]).all()
+
+
+def test_sites_that_are_computed_from_observed_arguments_are_left_out_and_told():
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.deterministic("twice", 2 * slope)
+        if y is not None:
+            numpyro.deterministic("variance", jnp.var(y))
+            numpyro.deterministic("residual", y - slope * x)
+        numpyro.sample("y", dist.Normal(slope * x, 1.0), obs=y)
+
+    with pytest.warns(bg.BayesgenWarning, match="sites 'residual', 'variance' are left out: .*numpyro.sample returns"):
+        program = bg.GenerativeProgram.from_model(model, X[:, 0], Y, label="y")
+    fit = bg.fit(program, *program.read(X[:, 0], Y), method=bg.MAP())
+    assert {*fit.parameters} == {"slope", "twice"} and {*fit.predictive(2, {"x": X[:, 0]})} == {"y", "twice"}
