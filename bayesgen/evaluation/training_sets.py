@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 
 from bayesgen.averaging import AverageModel
 from bayesgen.data import Schema, Table, category_array, read_table
@@ -87,13 +88,18 @@ class Subsets(TrainingSets):
 
     Attributes:
         table: the rows, with labels if there are any.
-        order: a random order of the rows for each repeat, as positions.
-        rank: the place of each row in that order, among the rows of its class where sizes are by class.
+        scored: the rows with a label, of which all that are not learned from are test rows.
+        labelled: their positions.
+        order: a random order of these rows for each repeat, as positions among them.
+        rank: the place of each row in that order, among the rows of its class where sizes are by class; -1 for rows
+            without a label, which are in every training set and are never scored.
         test: number of test rows; None for all rows that are not in the training set; or rows of their own.
     """
 
     table: Table
-    order: Int[np.ndarray, "B n"]
+    scored: Table
+    labelled: Int[np.ndarray, " labelled"]
+    order: Int[np.ndarray, "B labelled"]
     rank: Int[np.ndarray, "B n"]
     test: int | Table | None
 
@@ -105,14 +111,14 @@ class Subsets(TrainingSets):
         return self.table.rows(np.flatnonzero(self.rank[repeat] < size))
 
     def tested(self, model: Any) -> list[Table]:
-        return [self.test if isinstance(self.test, Table) else self.table]
+        return [self.test if isinstance(self.test, Table) else self.scored]
 
     def places(self, size: int, repeat: int) -> Places:
         """The last rows of the order that are not in the training set: of an integer, the same for most sizes."""
         if isinstance(self.test, Table):
             return slice(None)
         order = self.order[repeat]
-        rest = order[self.rank[repeat][order] >= size]
+        rest = order[self.rank[repeat][self.labelled[order]] >= size]
         return np.sort(rest if self.test is None else rest[len(rest) - self.test :])
 
 
@@ -130,29 +136,29 @@ def subsets(
 ) -> Subsets:
     """Random subsets of rows: `size` rows of each class, or `size` rows where there are no classes.
 
+    Rows without a label are in every training set.
+
     Raises:
-        DataError: rows without a label; sizes that the data, or a class, cannot give.
+        DataError: sizes that the data, or a class, cannot give.
     """
     table = read_table(X, y)
     sets: Any = read_sets(recipe_of(model), table, None, np.ones((1, table.num_rows)), schema)
     codes, classes = None if table.labels is None else sets.rows.labels, sets.schema.classes
-    if codes is not None and (codes < 0).any():
-        raise DataError(
-            f"y has {(codes < 0).sum()} missing labels (first at row {int(np.argmax(codes < 0))}). Drop these rows: a "
-            "study scores every row that is not learned from."
-        )
+    observed = np.ones(table.num_rows, bool) if table.labels is None else ~pd.isna(table.labels)
+    labelled = np.flatnonzero(observed)
     own_test = None
     if isinstance(test, tuple):
         own_test = read_table(*test)
         if (own_test.labels is None) != (table.labels is None):
             raise DataError("Give both y and y_test, test=(X_test, y_test), or neither.")
-    groups = codes if per_class and codes is not None else np.zeros(table.num_rows, int)
+    groups = codes[labelled] if per_class and codes is not None else np.zeros(len(labelled), int)
     names = list(classes) if per_class and codes is not None and classes else ["all"]
     _check_sizes(np.bincount(groups, minlength=len(names)), names, sizes, test if own_test is None else 0)
-    order = generator(as_key(seed)).permuted(np.tile(np.arange(table.num_rows), (repeats, 1)), axis=1)
+    order = generator(as_key(seed)).permuted(np.tile(np.arange(len(labelled)), (repeats, 1)), axis=1)
     by_group = np.take_along_axis(order, np.argsort(groups[order], axis=1, kind="stable"), axis=1)
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, by_group, np.concatenate([*map(np.arange, np.bincount(groups))])[None], axis=1)
+    ranks = np.full((repeats, table.num_rows), -1)
+    in_group = np.concatenate([*map(np.arange, np.bincount(groups))])[None]
+    np.put_along_axis(ranks, labelled[by_group], in_group, axis=1)
     stated = test if own_test is None else f"{own_test.num_rows} rows given"
     return Subsets(
         repeats,
@@ -160,6 +166,8 @@ def subsets(
         f"Standard errors are over {repeats} random subsets of one data set, which share rows: they are not errors "
         "over new data.",
         table,
+        table if observed.all() else table.rows(labelled),
+        labelled,
         order,
         ranks,
         test if own_test is None else own_test,

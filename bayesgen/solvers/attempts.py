@@ -133,7 +133,8 @@ def sample(
     if find_starts is None:
         prepared = Preparation(_shifted(density, np.zeros(density.dimension)), "precondition=False")
     else:
-        prepared = whitened_at_mode(density, settings.num_chains, find_starts)
+        with bar(f"finding the mode of {density.dimension:,} numbers", 1, progress):
+            prepared = whitened_at_mode(density, settings.num_chains, find_starts)
     reason = prepared.reason
 
     def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, Sample]:
@@ -143,7 +144,7 @@ def sample(
             "target": target,
         }
         total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
-        with bar("sampling", total, progress) as advanced:
+        with bar(f"sampling {density.dimension:,} numbers", total, progress) as advanced:
             made = sample_chains(coordinates, key, num_warmup=num_warmup, advanced=advanced, **numbers, **options)
         return cast(Whitened, made[0]), made[1]
 

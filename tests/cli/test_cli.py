@@ -21,6 +21,8 @@ from bayesgen.cli.names import MODELS_OF, CovarianceName, MethodName, ModelName,
 from bayesgen.data import load_dataset
 from bayesgen.evaluation import DEFAULT_PAIRS
 from bayesgen.models.gaussian_discriminant import COVARIANCES
+from bayesgen.runtime.progress import bar
+from bayesgen.solvers import attempts
 
 FAST = ["--methods", "mle,map,exact"]
 
@@ -108,7 +110,9 @@ def test_sequences_of_digits_or_truth_values_are_the_texts_of_the_file(run, tmp_
     assert scores[0] == scores[1]
 
 
-def test_nuts_is_one_of_the_methods(run, tmp_path):
+def test_nuts_is_one_of_the_methods_and_says_how_many_numbers_it_samples(run, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(attempts, "bar", lambda words, *rest: told.append(words) or bar(words, *rest))
     rainy, path = np.arange(60) % 2, tmp_path / "days.csv"
     cloudy = np.where(np.arange(60) % 15 == 0, 1 - rainy, rainy)  # one truth value compiles for less time than numbers
     words = np.array(["no", "yes"])
@@ -118,6 +122,7 @@ def test_nuts_is_one_of_the_methods(run, tmp_path):
     pairs = json.loads(result.stdout)["pairs"]
     assert [(pair["method"], pair["rule"]) for pair in pairs] == [("MAP", "PlugIn"), ("NUTS", "BMA")]
     assert pairs[1]["accuracy"] > 0.85
+    assert told == ["finding the mode of 3 numbers", "sampling 3 numbers"]
 
 
 def test_json_stands_alone_on_standard_output(run):

@@ -76,6 +76,29 @@ def test_a_unit_is_the_comparison_of_its_split(study, size, repeat):
     assert (rows["refused"].isna() == table["refused"].isna()).all()
 
 
+@pytest.mark.parametrize("with_numbers", [False, True])
+def test_rows_without_a_label_are_in_every_training_set_as_in_a_comparison(with_numbers):
+    data = bg.load_dataset("diabetes") if with_numbers else IRIS
+    unlabelled = np.arange(len(data.y)) % 3 == 0
+    y = data.y.astype(float if with_numbers else object).mask(unlabelled)
+    model, pairs = bg.LinearRegression() if with_numbers else MODELS["diag"], PAIRS[1:2] + PAIRS[3:4]
+    settings = {"sizes": [12], "repeats": 2, "seed": 3}
+    table = bg.study(model, data.X, y, pairs=pairs, **settings).table
+    source = subsets(model, data.X, y, test=None, per_class=True, schema=None, **settings)
+    for repeat in range(2):
+        train = np.flatnonzero(source.rank[repeat] < 12)
+        test = np.flatnonzero(source.rank[repeat] >= 12)
+        assert set(np.flatnonzero(unlabelled)) <= set(train) and len(train) == unlabelled.sum() + (
+            12 if with_numbers else 36
+        )
+        expected = bg.compare(
+            model, data.X.iloc[train], y.iloc[train], data.X.iloc[test], y.iloc[test], methods=pairs
+        ).table
+        rows = table[table["repeat"] == repeat]
+        np.testing.assert_allclose(rows["log_score"], expected["log_score"], rtol=1e-4)  # EM stops within 1e-5
+        assert rows["refused"].isna().tolist() == expected["refused"].isna().tolist() == [True, with_numbers]
+
+
 def test_refusals_are_rows_and_the_study_goes_on(study):
     singular = study.table[(study.table.model == "full") & (study.table.method == "MLE") & (study.table["size"] == 4)]
     assert singular["refused"].str.contains("singular|constant").all()
