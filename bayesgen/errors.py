@@ -1,6 +1,7 @@
 """Errors and warnings of bayesgen: one small hierarchy under `BayesgenError`."""
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import numbers
@@ -9,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -93,13 +94,41 @@ def keywords_stated(function: Function) -> Function:
 _NOT_THE_USER = (f"{Path(__file__).parent}{os.sep}", functools.__file__, contextlib.__file__)
 
 
-def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> None:
-    """Warn at the line of the user's code that called bayesgen, however deep inside of it this is called."""
+def _shown(message: str, category: type[BayesgenWarning]) -> None:
+    """Show a warning at the line of the user's code that called bayesgen."""
     level = 2
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+Listener: TypeAlias = Callable[[str, type[BayesgenWarning]], None]
+# Of the context, and not of the process, as the filters of `warnings` are: other threads are told as before.
+_listener: contextvars.ContextVar[Listener] = contextvars.ContextVar("bayesgen_warnings", default=_shown)
+
+
+def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> None:
+    """Warn at the line of the user's code that called bayesgen, however deep inside of it this is called."""
+    _listener.get()(message, category)
+
+
+@contextlib.contextmanager
+def warnings_told_to(listener: Listener) -> Iterator[None]:
+    """A block in which the warnings of bayesgen are not shown: the listener is called with each and its category."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def without_warnings(*categories: type[BayesgenWarning]) -> contextlib.AbstractContextManager[None]:
+    """A block in which these warnings of bayesgen are not shown, and others are."""
+    outer = _listener.get()
+    return warnings_told_to(
+        lambda message, category: None if issubclass(category, categories) else outer(message, category)
+    )
 
 
 @contextlib.contextmanager
@@ -112,13 +141,12 @@ def each_warning_once(num_sets: int) -> Iterator[Callable[..., contextlib.Abstra
 
     @contextlib.contextmanager
     def noted(*indices: int) -> Iterator[None]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        told: list[tuple[str, type[BayesgenWarning]]] = []
+        with warnings_told_to(lambda *warning: told.append(warning)):
             yield
-        for warning in caught:
-            message = str(warning.message)
-            kind = "" if warning.category in (ConvergenceWarning, ConstantColumnWarning) else message
-            found.setdefault((warning.category, kind), []).extend((index, message) for index in indices)
+        for message, category in told:
+            kind = "" if category in (ConvergenceWarning, ConstantColumnWarning) else message
+            found.setdefault((category, kind), []).extend((index, message) for index in indices)
 
     yield noted
     for (category, _), noted_of_sets in found.items():

@@ -144,7 +144,12 @@ class AverageFit(Fit[AnyLabel]):
         return super().classes if self.posterior.can("predictive") else category_array(())
 
     def log_joint(
-        self, X: RowsLike, at: At | Literal["draws"] = "mean", rows: list[int] | Int[np.ndarray, " m"] | None = None
+        self,
+        X: RowsLike,
+        at: At | Literal["draws"] = "mean",
+        rows: list[int] | Int[np.ndarray, " m"] | None = None,
+        *,
+        seed: Seed = 0,
     ) -> Float[np.ndarray, "*draws n K"]:
         """Log-joints of the best member; with at="predictive", log-joints of the mixture. See `Fit.log_joint`."""
         if self.concrete.response is not None:

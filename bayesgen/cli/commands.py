@@ -7,12 +7,11 @@ import json
 import os
 import shutil
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TextIO, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -35,7 +34,7 @@ from bayesgen.data import (
     load_dataset,
 )
 from bayesgen.describe import quote_some
-from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn
+from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn, warnings_told_to
 from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, study
 from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import (
@@ -444,27 +443,13 @@ def _json(content: Any, encoding: str) -> str:
     return text if can_encode(text, encoding) else json.dumps(content, indent=2, allow_nan=False)
 
 
-@contextmanager
-def _warnings_on(console: Console) -> Iterator[None]:
+def _warnings_on(console: Console) -> AbstractContextManager[None]:
     """Show warnings of bayesgen as notes, each once, and others as Python does."""
     seen = set()
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
 
-        def show_note(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> Any:
-            if not issubclass(category, BayesgenWarning):
-                return usual(message, category, filename, lineno, file, line)
-            if str(message) not in seen:
-                seen.add(str(message))
-                console.print(Text.assemble(("note: ", "yellow"), str(message)))
+    def show_note(message: str, category: type[BayesgenWarning]) -> None:
+        if message not in seen:
+            seen.add(message)
+            console.print(Text.assemble(("note: ", "yellow"), message))
 
-        warnings.simplefilter("always", BayesgenWarning)
-        warnings.showwarning = show_note
-        yield
+    return warnings_told_to(show_note)

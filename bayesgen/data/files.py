@@ -2,7 +2,6 @@
 
 import difflib
 import shlex
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ _TRUTH_VALUES = {
 _SEPARATORS = {".tsv": "\t", ".tab": "\t"}  # commas in other text files
 _PARQUET = (".parquet", ".pq")
 # ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
-_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserWarning)
+_UNREADABLE = (OSError, EOFError, ValueError, zlib.error)
 
 _NOTES = {
     "words": "Words are taken for missing cells: {}. Where they are values, say words_are_values=True, on the command "
@@ -133,9 +132,15 @@ class FileReader:
                 f"Then say separator={other!r}, on the command line --separator {shlex.quote(other)}; for numbers with "
                 "decimal commas also decimal=',', on the command line --decimal ','."
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # it tells of cells about to be dropped
-            cells = pd.read_csv(path, index_col=False, **options).rename(columns=str.strip).fillna("")
+        lines = pd.read_csv(path, header=None, names=range(len(header) + 1), **options).fillna("")
+        *columns, beyond = (lines[place].iloc[1:].reset_index(drop=True) for place in lines)
+        if (beyond != "").any():
+            raise DataError(
+                f"{path} cannot be read as a table: its header has {len(header)} names, and {(beyond != '').sum()} of "
+                f"its rows (first row {int((beyond != '').argmax())}) have more cells. Name every column."
+            )
+        names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+        cells = pd.DataFrame(dict(zip(names, columns, strict=True)))
         labels = cells.columns[-1] if target is None else target
         return pd.DataFrame({name: self._column(name, cells[name], name == labels) for name in cells})
 

@@ -1,7 +1,6 @@
 """Answers: predictions of test rows by a model, a training method and a rule; tables of their scores."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayesgen.errors import BayesgenWarning
+from bayesgen.errors import BayesgenWarning, without_warnings
 from bayesgen.prediction import EVERYWHERE, ClassTarget, Places, Scored, Target, paired_difference
 from bayesgen.records import by_content
 from bayesgen.runtime import EQUAL_DENSITIES
@@ -200,8 +199,7 @@ def _marginalised_scores(
     repeated = np.tile(np.repeat(places, X_test.shape[1]), 2)
     rows = X_test.iloc[repeated].reset_index(drop=True).mask(np.concatenate([hidden, ~hidden]))
     assert one.answer.ask is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BayesgenWarning)  # of rows that the user does not have
+    with without_warnings(BayesgenWarning):  # of rows that the user does not have
         prediction = one.answer.ask(rows)
     scores = replace(target, codes=target.codes[repeated]).row_scores(prediction)["log_score"]
     return scores.reshape(2, len(places), -1)

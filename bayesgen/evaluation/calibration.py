@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +19,7 @@ from bayesgen.errors import (
     ModelError,
     check_whole,
     keywords_stated,
+    without_warnings,
 )
 from bayesgen.fitting import SETS_AT_ONCE, Fit, Method, SetsOfRows, Summaries, fit_many, with_moments
 from bayesgen.posteriors import Draws, chains_joined
@@ -266,8 +266,7 @@ def calibrate(
     found: list[Any] = []
     for part in chunks(simulations, SETS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LabelSwitchingWarning)  # parameters without names are not ranked
+        with without_warnings(LabelSwitchingWarning):  # parameters without names are not ranked
             fits = fit_many(simulator.model, data[part], method=method, seed=seed_of_part, progress=progress)
         for index, refusal in fits.refused.items():
             raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")

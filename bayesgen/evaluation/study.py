@@ -5,7 +5,6 @@ import functools
 import itertools
 import json
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +16,14 @@ import xarray
 
 from bayesgen.data import Schema, Table
 from bayesgen.describe import described
-from bayesgen.errors import BayesgenError, DataError, ImpossibleRowsWarning, check_whole, keywords_stated
+from bayesgen.errors import (
+    BayesgenError,
+    DataError,
+    ImpossibleRowsWarning,
+    check_whole,
+    keywords_stated,
+    without_warnings,
+)
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.prediction import PlugIn, Rule, Target, answer_of_sets, mean_and_error, of_set, paired_difference, predict
 from bayesgen.program import GenerativeProgram
@@ -370,8 +376,7 @@ class _Experiment:
     def _unit(self, model: Any, method: Method, size: int) -> Records:
         """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
         rows: Records = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ImpossibleRowsWarning)  # the table counts them
+        with without_warnings(ImpossibleRowsWarning):  # the table counts them
             options = {"method": method, "progress": False, **self.options}
             fits, fit_seconds = attempted(self.source.fits, model, size, **options)
             tested = self.source.tested(model)

@@ -18,7 +18,6 @@ from bayesgen.runtime import (
     LEAST_ROWS,
     TABLE_CELLS,
     OwnedJit,
-    carrying,
     in_threads,
     over_chunks,
     pad,
@@ -330,7 +329,7 @@ def mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) 
     """The results for all parts. First and last part may compile, and so run the program, in this thread."""
     *whole, last = parts
     first, end = list(map(function, whole[:1])), [function(last)]
-    return [*first, *in_threads(carrying(function), whole[1:]), *end]
+    return [*first, *in_threads(function, whole[1:]), *end]
 
 
 @functools.partial(OwnedJit, static_argnames=("precision", "masked"))

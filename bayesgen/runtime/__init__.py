@@ -20,7 +20,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled
-from .devices import beyond_memory, carrying, check_not_forked, devices_in_use, divided, placed, requested, used
+from .devices import beyond_memory, check_not_forked, devices_in_use, divided, placed, requested, used
 from .jaxprs import Interpreter, Variable, inner_jaxprs, needed_equations
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
@@ -59,7 +59,6 @@ __all__ = [
     "as_key",
     "bar",
     "beyond_memory",
-    "carrying",
     "check_not_forked",
     "check_seed",
     "checked_chunks",

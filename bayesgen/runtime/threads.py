@@ -3,6 +3,7 @@
 import _thread
 import collections
 import contextlib
+import contextvars
 import functools
 import importlib.metadata
 import signal
@@ -20,6 +21,8 @@ from threadpoolctl import ThreadpoolController
 
 from bayesgen.typing import Result
 
+from .devices import carrying
+
 Part = TypeVar("Part")
 
 
@@ -30,13 +33,18 @@ def num_cores() -> int:
 
 
 class Pool(ThreadPoolExecutor):
-    """A pool whose block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped.
+    """A pool whose threads work in the context of their caller: device, precision, who is told of warnings.
+
+    Its block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped.
 
     Attributes:
         is_left: whether the block was ended by an interrupt (or a closed generator), so that running work is of no use.
     """
 
     is_left = False
+
+    def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        return super().submit(contextvars.copy_context().run, carrying(function), *args, **kwargs)
 
     def results(self, function: Callable[..., Result], *parts: Sequence[Any]) -> list[Result]:
         """The results of a function of parts, in order; Ctrl-C interrupts the waiting."""
@@ -123,7 +131,7 @@ def interruptibly(work: Callable[[], Result]) -> Result:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=[run], daemon=True).start()
     return result_of(future)
 
 

@@ -1,13 +1,12 @@
 """Files of fits: netCDF or Zarr, written whole or not at all, and read without executing anything."""
 
-import functools
+import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import tempfile
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +78,7 @@ def _write(tree: "DataTree", path: str, *, is_zarr: bool) -> None:
         return tree.to_netcdf(path, engine="h5netcdf")
     if importlib.util.find_spec("zarr") is None:
         raise DataError("A path that ends in .zarr needs zarr: pip install zarr, or save to a .nc file.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of zarr, that text is not yet in its standard
-        tree.to_zarr(path, zarr_format=3, consolidated=False)
+    tree.to_zarr(path, zarr_format=3, consolidated=False)
 
 
 def _names(nodes: list[Any]) -> Iterable[str]:
@@ -133,51 +130,44 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
 def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
     from .codec import decoded
 
-    read, about = _reader(path)
-    if "bayesgen_digest" not in about:
-        raise DataError("it is not the file of a fit, which fit.save(path) writes.")
-    if about["bayesgen_format"] > FORMAT:
-        raise DataError(
-            f"bayesgen {about['bayesgen_version']} wrote it in format {about['bayesgen_format']}, and bayesgen "
-            f"{bayesgen.__version__} reads formats up to {FORMAT}: install a later version."
-        )
-    structure = read("bayesgen/structure").tobytes()
-    nodes = json.loads(structure)
-    if _digest(structure, map(read, _names(nodes))) != about["bayesgen_digest"]:
-        raise DataError("it was altered or damaged after it was saved: its content does not have its digest.")
-    fit = decoded(nodes, read, functions)
+    with _opened(path) as (read, about):
+        if "bayesgen_digest" not in about:
+            raise DataError("it is not the file of a fit, which fit.save(path) writes.")
+        if about["bayesgen_format"] > FORMAT:
+            raise DataError(
+                f"bayesgen {about['bayesgen_version']} wrote it in format {about['bayesgen_format']}, and bayesgen "
+                f"{bayesgen.__version__} reads formats up to {FORMAT}: install a later version."
+            )
+        structure = read("bayesgen/structure").tobytes()
+        nodes = json.loads(structure)
+        if _digest(structure, map(read, _names(nodes))) != about["bayesgen_digest"]:
+            raise DataError("it was altered or damaged after it was saved: its content does not have its digest.")
+        fit = decoded(nodes, read, functions)
     if not isinstance(fit, Savable):
         raise DataError(f"it holds a {type(fit).__name__}, and no fit.")
     return fit
 
 
-def _reader(path: Path) -> tuple[Callable[[str], np.ndarray], dict[str, Any]]:
-    """A function of the name of a variable that reads it; the attributes of the file."""
-    import h5py
-    from xarray import Dataset, open_dataset
-
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str, Any]]]:
+    """A function of the name of a variable that reads it as it was written; the attributes of the file."""
     if not path.exists():
         raise DataError("there is no such file.")
-    if path.is_file():
-        try:
-            h5py.File(path, "r").close()
-        except PermissionError:
-            raise
-        except OSError as error:
-            raise DataError("it is no netCDF file, or is truncated.") from error
-    # format 3 of Zarr has no codecs that execute anything
-    options: dict[str, Any] = {"zarr_format": 3, "consolidated": False} if path.is_dir() else {}
-    options["engine"] = "zarr" if path.is_dir() else "h5netcdf"
+    root: Any
+    if path.is_dir():
+        import zarr
 
-    @functools.cache
-    def group(name: str) -> Dataset:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of files that others wrote
-            with open_dataset(path, group=name, decode_cf=False, **options) as opened:
-                return opened.load()
+        root = zarr.open_group(path, mode="r", zarr_format=3)  # which has no codecs that execute anything
+        yield lambda name: np.asarray(root[name][...]), dict(root.attrs)
+        return
+    import h5py
 
-    def read(name: str) -> np.ndarray:
-        of_group, _, short = name.partition("/")
-        return group(of_group)[short].values
-
-    return read, dict(group("/").attrs)
+    try:
+        root = h5py.File(path, "r")
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise DataError("it is no netCDF file, or is truncated.") from error
+    with root:
+        about = {name: np.asarray(value).ravel()[0] for name, value in root.attrs.items() if np.size(value)}
+        yield lambda name: np.asarray(root[name][...]), about

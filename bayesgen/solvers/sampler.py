@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, carrying, devices_in_use, num_cores
+from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, devices_in_use, num_cores
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .curvature import AffineMap, Whitened
@@ -160,7 +160,7 @@ def sample_chains(
             advanced(share * amount)
 
         def run_all(num_draws: int, adapt: bool, is_part: bool = False) -> Sample:
-            work = carrying(functools.partial(_run, density, num_draws, target, adapt, is_part, tell))
+            work = functools.partial(_run, density, num_draws, target, adapt, is_part, tell)
             parts = pool.results(work, chains, random)
             chains[:] = [part[0] for part in parts]
             draws, stats = (np.concatenate([part[index] for part in parts]) for index in (1, 2))

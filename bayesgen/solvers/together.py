@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, Pool, carrying, chunks, devices_in_use, divided, num_cores
+from bayesgen.runtime import OwnedJit, Pool, chunks, devices_in_use, divided, num_cores
 from bayesgen.statistics import inverse_lower
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 
@@ -70,7 +70,7 @@ def sample_together(
     with Pool(num_groups) as pool:
         runs = [_Runs(whitened, waiting, keys, settings, size, pool) for _ in range(num_groups)]
         runs[0].compile()  # here, as programs are traced in one thread
-        for made in pool.results(carrying(_Runs.finished), runs):
+        for made in pool.results(_Runs.finished, runs):
             found |= made
     return [found.get(index) for index in range(len(keys))]
 

@@ -114,7 +114,7 @@ def test_a_missing_cell_is_no_distance_from_the_middle():
     values = np.asarray([[0.0, 9.0], [2.0, 3.0], [4.0, 0.0]])
     observed = np.asarray([[True, False], [True, True], [True, True]])
     rows = Rows({"real": np.where(observed, values, np.nan)}, {"real": observed})
-    features = starts._features_of(rows, None)(rows)
+    features = starts._features_of(rows, rows, None)(rows)
     np.testing.assert_allclose(features[0, 1], 0.0)
     np.testing.assert_allclose(features[:, 0], [-(1.5**0.5), 0.0, 1.5**0.5])
     assert np.isfinite(features).all()
