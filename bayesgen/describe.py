@@ -14,6 +14,14 @@ def described(title: str, entries: Mapping[str, str | None]) -> str:
     return "\n".join(map(shortened, lines))
 
 
+def free_name(name: str, taken: Iterable[object]) -> str:
+    """The name, with as many underscores behind it as tell it from the names that are taken."""
+    names = set(taken)
+    while name in names:
+        name += "_"
+    return name
+
+
 def shortened(text: str) -> str:
     """The text on one line, cut to `WIDTH`."""
     line = " ".join(text.split("\n"))

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayesgen.describe import described
+from bayesgen.describe import described, free_name
 from bayesgen.errors import PredictionError
-from bayesgen.models import LABEL
+from bayesgen.models import LABEL, Block
 from bayesgen.posteriors import Draws, Numbers, convergence_problems, entry_names
 from bayesgen.records import by_content
 from bayesgen.solvers import MAX_DEPTH
@@ -48,7 +48,8 @@ def frame_of_numbers(numbers: Numbers, coords: Names, dims: Names, categories: N
         dims_of = dims.get(name) or [f"{name}_dim_{axis}" for axis in range(len(shape))]
         named = dict[str, Any](parameter=name)
         for dim, length, place in zip(dims_of, shape, np.indices(shape), strict=True):
-            named[_heading(name, dim)] = np.asarray(coords.get(dim, range(length)), object)[place.ravel()]
+            heading = free_name(_heading(name, dim), [*named, *numbers])
+            named[heading] = np.asarray(coords.get(dim, range(length)), object)[place.ravel()]
         labels += [label for label in named if label not in labels]
         cells = {column: np.ravel(of_parameter[name]) for column, of_parameter in numbers.items()}
         parts.append(pd.DataFrame({**named, **cells}, index=range(size)))
@@ -140,13 +141,20 @@ def frame_of_rows(fit: TrainedProgram, sites: Mapping[str, np.ndarray]) -> Any:
 
     conjugate, response = fit.concrete.conjugate(fit.schema), fit.schema.response
     blocks = () if conjugate is None else conjugate.blocks
-    place = {column: (block, index) for block in blocks for index, column in enumerate(block.columns)}
-    names = (*(fit.schema.columns or ()), *([] if response is None else [response.name]))
-    if not blocks or any(name not in place or place[name][0].family.kind.has_steps for name in names):
+    columns = [*(fit.schema.columns or ())]
+    places = [(name, block, index) for block in blocks for index, name in enumerate(block.columns)]
+    blocks_of = {name: (block, index) for name, block, index in places}  # the blocks of columns follow the response's
+    has_steps = any(block.family.kind.has_steps for block in blocks)
+    if not blocks or has_steps or not blocks_of.keys() >= set(columns):
         return dict(sites)
-    cells: dict[str, Any] = {LABEL: sites[LABEL]} if fit.program.label is not None else {}
-    for name in names:
-        block, index = place[name]
-        values = sites[block.name].reshape(len(sites[block.name]), -1)[:, index]
-        cells[name] = values if response is not None and name == response.name else fit.schema.decode(name, values)
-    return pd.DataFrame(cells)[[*dict.fromkeys([*names, *cells])]]
+
+    def cells(block: Block, index: int) -> np.ndarray:
+        return sites[block.name].reshape(len(sites[block.name]), -1)[:, index]
+
+    frame = pd.DataFrame({name: fit.schema.decode(name, cells(*blocks_of[name])) for name in columns})
+    if response is not None:
+        of_response = next((block, index) for name, block, index in places if name == response.name)
+        frame[free_name(response.name, columns)] = cells(*of_response)
+    elif fit.program.label is not None:
+        frame[free_name(LABEL, columns)] = sites[LABEL]
+    return frame

@@ -10,7 +10,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from bayesgen.data import check_index, labelled, named_classes
-from bayesgen.describe import described, shortened
+from bayesgen.describe import described, free_name, shortened
 from bayesgen.errors import PredictionError, check_whole
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
@@ -161,12 +161,14 @@ class ClassPrediction:
         return ClassTarget.of(self.classes, None, y, len(self.log_probabilities), "y")
 
     def to_frame(self) -> "pd.DataFrame":
-        """A pandas frame: the label, and a column of probabilities for each class.
+        """A pandas frame: the label, and a column of probabilities for each class ("p[label]" for a class "label").
 
         It has the index of X; of a batch of fits, the number of the data set before it.
         """
+        classes = self.classes.tolist()
+        names = [free_name("p[label]", classes) if label == "label" else label for label in classes]
         columns = {"label": self.labels}
-        columns |= {label: self.probabilities[..., index] for index, label in enumerate(self.classes.tolist())}
+        columns |= {name: self.probabilities[..., index] for index, name in enumerate(names)}
         return _frame(columns, self.index)
 
 
