@@ -249,9 +249,9 @@ def _latents_at(
     local = {name: site for name, site in fit.program.structure.continuous_local if name in values}
     if not local or new_rows:
         return latents
-    known, digests = fit.attributes.get("row_digests", {}), {} if rows is None else row_digests(rows)
+    training_digests, digests = fit.attributes.get("row_digests", {}), {} if rows is None else row_digests(rows)
     digests.pop(fit.program.response_site or "", None)
-    if any(known.get(name) != digest for name, digest in digests.items()):
+    if any(training_digests.get(name) != digest for name, digest in digests.items()):
         warn(
             f"X are other rows than those of training, so their latents {quote_some(local)} are drawn anew: new rows "
             "of the same population. Write predictive(num_samples, X, new_rows=True) if that is meant; the training "

@@ -154,7 +154,7 @@ class ProgramProblem(Problem[Fit]):
         """Deterministic site that depends on the rows -> why it cannot be evaluated at those of the training."""
         if not self.data.model.has_row_statistics:
             return {}
-        rows, known = self.data.rows, posterior.parameters
+        rows = self.data.rows
         if rows is None:
             reason = "the rows are not kept: give them to fit as X and y, and not in chunks or as Summaries"
         elif not np.isclose(rows.frequencies.sum(), self.data.statistics.total_weight):
@@ -162,7 +162,7 @@ class ProgramProblem(Problem[Fit]):
         elif np.any(rows.frequencies % 1):
             reason = "some weights are no whole numbers"
         else:
-            local = set(self.program.local) - set(known)
+            local = set(self.program.local) - posterior.parameters.keys()
             return {
                 name: f"{unknown[0]!r} of some rows is not known"
                 for name, sites in self.program.plan.row_statistics
@@ -177,8 +177,8 @@ class ProgramProblem(Problem[Fit]):
         draws = posterior.parameter_draws(1, jax.random.key(0))
         shape = next(iter(draws.values())).shape[:2]
         joined = {n: v for n, v in chains_joined(draws).items() if n in {*self.program.latents, *self.program.local}}
-        found = row_statistics(self.program, names, joined, rows)
-        return posterior.with_values({name: value.reshape(*shape, *value.shape[1:]) for name, value in found.items()})
+        values = row_statistics(self.program, names, joined, rows)
+        return posterior.with_values({name: value.reshape(*shape, *value.shape[1:]) for name, value in values.items()})
 
     @functools.cached_property
     def about_labels(self) -> dict[str, Any]:

@@ -453,8 +453,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
         """Site -> its value in one run of the program, with the values of some sites known."""
         trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
-        of_rows = (*dict(self.structure.row_deterministics), *self.row_sites)
-        names = (*self.latents, *self.structure.deterministics, *of_rows)
+        row_names = (*dict(self.structure.row_deterministics), *self.row_sites)
+        names = (*self.latents, *self.structure.deterministics, *row_names)
         return {name: trace[name]["value"] for name in names}
 
     def simulate_many(

@@ -443,8 +443,8 @@ def _row_statistics(
     def at(draw: Arrays) -> dict[str, Array]:
         latents = {name: draw[name] for name in program.latents}
         values = {**rows.values, **{name: value for name, value in draw.items() if name not in latents}}
-        found = evaluate(program, latents, jnp.asarray(rows.codes), values, rows.covariates).deterministics
-        return {name: found[name] for name in names}
+        sites = evaluate(program, latents, jnp.asarray(rows.codes), values, rows.covariates).deterministics
+        return {name: sites[name] for name in names}
 
     return jax.vmap(at)(draws)
 
