@@ -106,6 +106,7 @@ def mixed(n, *, x):
     numpyro.deterministic("share", y.mean())
 
 
+@pytest.mark.slow
 def test_what_is_not_known_of_rows_is_told():
     program = bg.GenerativeProgram(mixed, classes=2)
     rows = {"x": X[:, 0], "z": Y}
