@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bayesgen.averaging import AverageFit, AverageModel
 from bayesgen.data import Schema, category_array
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.families import Family
@@ -56,6 +57,22 @@ def _keeps_statistics(estimator: "_Estimator") -> bool:
     return bool(getattr(known, "keeps_statistics", True))
 
 
+def _members(model: Any) -> tuple[Any, ...]:
+    """The models of which statistics are gathered: the model itself, or the members of an average.
+
+    Raises:
+        ModelError: an average whose weights are learned on rows, of which none are gathered.
+    """
+    if not isinstance(model, AverageModel):
+        return (model,)
+    if model.weighting.needs_rows:
+        raise ModelError(
+            "The weights of this average are learned on rows left out of all rows, and partial_fit keeps none. Fit on "
+            "all rows at once, estimator.fit(X, y), or average by weights='evidence'."
+        )
+    return model.members
+
+
 def _complete(y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
     """Labels or numbers of all rows.
 
@@ -78,7 +95,7 @@ class _Estimator(BaseEstimator, abc.ABC):
     random_state: Any
     schema: Schema | None
     _latest: Any
-    _gathered: Summaries | None
+    _gathered: list[Any]
 
     @abc.abstractmethod
     def _model(self) -> Recipe:
@@ -91,7 +108,9 @@ class _Estimator(BaseEstimator, abc.ABC):
     def fit_(self) -> Any:
         """The fit behind the estimator: that of all rows so far, found when it is first asked for."""
         if self._latest is None:
-            self._latest = self._trained(self._gathered)
+            model = self._model()
+            fits = [self._trained(*pair) for pair in zip(_members(model), self._gathered, strict=True)]
+            self._latest = model.weighting.mix(fits, None, None) if isinstance(model, AverageModel) else fits[0]
         return self._latest
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -100,23 +119,27 @@ class _Estimator(BaseEstimator, abc.ABC):
     def _fit(self, X: Data, y: Values | None, sample_weight: Values | None, schema: Schema | None) -> None:
         """Train on checked rows."""
         self._stated_rule()
-        self._latest = self._trained(X, y, schema=schema, sample_weight=self._weights(X, sample_weight))
-        self._gathered = self._latest.summaries if isinstance(self._latest, Fit) else None
+        weights = self._weights(X, sample_weight)
+        self._latest = self._trained(self._model(), X, y, schema=schema, sample_weight=weights)
+        fits = self._latest.members if isinstance(self._latest, AverageFit) else (self._latest,)
+        self._gathered = [fit.summaries if isinstance(fit, Fit) else None for fit in fits]
 
-    def _trained(self, X: Data | Summaries | None, y: Values | None = None, **options: Any) -> Any:
+    def _trained(self, model: Recipe, X: Data | Summaries | None, y: Values | None = None, **options: Any) -> Any:
         method = _made("method", self.method, Method, METHODS)
-        return fit(self._model(), X, y, method=method, seed=self._seed(), progress=False, **options)
+        return fit(model, X, y, method=method, seed=self._seed(), progress=False, **options)
 
     def _partial_fit(self, X: Data, y: Values, sample_weight: Values | None, schema: Schema | None) -> None:
         """Gather the statistics of more checked rows, of which a fit is made when it is asked for."""
-        weights, model = self._weights(X, sample_weight), self._model()
+        weights, members = self._weights(X, sample_weight), _members(self._model())
         if not self.__sklearn_is_fitted__():
-            self._gathered = summarize(model, X, y, schema=schema, sample_weight=weights)
-        elif self._gathered is None:
-            self.fit_.update(X, y, sample_weight=weights)  # which says why the fit keeps no statistics
+            self._gathered = [summarize(m, X, y, schema=schema, sample_weight=weights) for m in members]
+            self._latest = None
+        elif None in self._gathered:
+            self._latest = self.fit_.update(X, y, sample_weight=weights)  # which is refused where it has to be
         else:
-            self._gathered += summarize(model, X, y, schema=self._gathered.schema, sample_weight=weights)
-        self._latest = None
+            parts = zip(members, self._gathered, strict=True)
+            self._gathered = [part + summarize(m, X, y, schema=part.schema, sample_weight=weights) for m, part in parts]
+            self._latest = None
 
     @staticmethod
     def _weights(X: Data, sample_weight: Values | None) -> Float[np.ndarray, " n"] | None:

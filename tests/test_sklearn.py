@@ -56,6 +56,7 @@ WITH_STATISTICS = {
     "maximum likelihood": estimators.GaussianDiscriminantClassifier("tied", method="mle", rule="plugin"),
     **{name: estimators.GaussianDiscriminantClassifier(name) for name in ("full", "diag", "spherical", "tied-diag")},
     "own prior": estimators.BayesGenClassifier(bg.NaiveBayes(bg.NormalInverseGamma(5.0, 0.1, 2.0, 1.0))),
+    "average": estimators.BayesGenClassifier(bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()])),
     "counts": estimators.BayesGenClassifier(bg.NaiveBayes(bg.GammaPoisson()), schema=bg.Schema()),
     "regression": estimators.BayesGenRegressor(),
     "linear regression": estimators.BayesGenRegressor(bg.LinearRegression()),
@@ -90,11 +91,19 @@ def test_batches_have_the_fit_of_all_rows_together(name, ends):
     assert batched.fit_.log_evidence == pytest.approx(together.fit_.log_evidence)
 
 
-def test_a_fit_goes_on_with_more_rows():
-    whole = estimators.NaiveBayesClassifier().fit(IRIS, SPECIES)
+@pytest.mark.parametrize("name", ["naive Bayes", "average"])
+def test_a_fit_goes_on_with_more_rows(name):
+    whole, grown = (clone(WITH_STATISTICS[name]) for _ in range(2))
+    whole.fit(IRIS, SPECIES)
     some = np.arange(150) % 4 > 0
-    grown = estimators.NaiveBayesClassifier().fit(IRIS[some], SPECIES[some]).partial_fit(IRIS[~some], SPECIES[~some])
+    grown.fit(IRIS[some], SPECIES[some]).partial_fit(IRIS[~some], SPECIES[~some])
     np.testing.assert_allclose(grown.predict_proba(IRIS), whole.predict_proba(IRIS), rtol=1e-9)
+
+
+def test_batches_do_not_teach_weights_that_are_learned_on_rows():
+    model = bg.average([bg.NaiveBayes(), bg.GaussianDiscriminant()], weights="stacking")
+    with pytest.raises(bg.ModelError, match="all rows at once"):
+        estimators.BayesGenClassifier(model).partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
 
 
 def test_batches_may_lack_classes_where_an_estimate_needs_them():
