@@ -224,6 +224,8 @@ def study(
     Standard errors are over repeats. Random subsets of one data set share rows, so that errors over them are not errors
     over new data; those over simulated worlds are.
 
+    Rows without a label are learned from in every training set, besides its size, and are never scored.
+
     A pair that refuses a training set is a row with the message of the refusal.
 
     Raises:
