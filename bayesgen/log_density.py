@@ -33,6 +33,10 @@ class LogDensity(abc.ABC):
         """Name of a coordinate in messages."""
         return str(index)
 
+    def why_not_finite(self, vector: Float[Array, " D"]) -> str:
+        """A clause for messages: the part that is not finite at a vector, or has no finite slope; empty if unknown."""
+        return ""
+
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """A guess at the blocks of a block-diagonal Hessian: their coordinates, an array for each size of block."""

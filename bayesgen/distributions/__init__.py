@@ -9,6 +9,7 @@ from .grammar_rules import GrammarRules as GrammarRules
 from .hidden_markov import HiddenMarkov
 from .hidden_markov import innermost as innermost
 from .hidden_markov import log_prob_of_cells as log_prob_of_cells
+from .hidden_markov import log_prob_of_values as log_prob_of_values
 from .hidden_markov import whole_axes as whole_axes
 from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLikelihood
 from .hidden_markov_likelihood import num_observed_steps as num_observed_steps

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import lax
 from numpyro.distributions import constraints
@@ -23,6 +24,9 @@ from .semirings import safe_log
 from .sequences import Length, SequenceDistribution, sequences
 
 JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
+
+
+SMALLEST = float(np.finfo(np.float32).tiny)  # of rates, in either precision
 
 
 def innermost(distribution: dist.Distribution) -> dist.Distribution:
@@ -65,7 +69,24 @@ def log_prob_of_cells(
     if isinstance(distribution, JOINTLY_NORMAL):
         return _marginal(distribution, value, observed)
     events = tuple(range(-len(distribution.event_shape), 0))
-    return jnp.where(observed.all(events), distribution.log_prob(value), 0.0)
+    return jnp.where(observed.all(events), log_prob_of_values(distribution, value), 0.0)
+
+
+def log_prob_of_values(distribution: dist.Distribution, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
+    """Log density, elementwise over batch axes; of a Poisson count of 0 at the rate 0 with a slope.
+
+    NumPyro's slope is NaN there.
+    """
+    log_probs = distribution.log_prob(value)
+    if not isinstance(innermost(distribution), dist.Poisson):
+        return log_probs
+    positive = jax.tree.map(lambda leaf: jnp.where(leaf == 0, SMALLEST, leaf) if _is_real(leaf) else leaf, distribution)
+    is_impossible = jnp.isneginf(lax.stop_gradient(log_probs))
+    return jnp.where(is_impossible, -jnp.inf, positive.log_prob(value))
+
+
+def _is_real(leaf: object) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
 def _marginal(

@@ -27,7 +27,7 @@ class Exact(Method):
         """The reason why the posterior has no closed form: the model, or missing cells or labels."""
         prior, data = problem.conjugate, problem.data
         if prior is None:
-            return (
+            return problem.nothing_to_learn or (
                 "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), "
                 "or state the model as a GenerativeClassifier."
             )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, FitError, ModelError
+from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
@@ -73,7 +73,7 @@ class JointMethod(Method, abc.ABC):
     def refusal(self, problem: ProgramProblem) -> str | None:
         """Continuous latents of each row: a maximum over them says nothing of the rest."""
         if not problem.samples_rows:
-            return None
+            return problem.nothing_to_learn
         named = quote_some([name for name, _ in problem.program.structure.continuous_local])
         return (
             f"{type(self).__name__}() does not integrate out the continuous latents of each row, {named}. Use NUTS(), "
@@ -140,11 +140,6 @@ class JointMethod(Method, abc.ABC):
         if conjugate is not None:  # loadings that are triangular in other axes have several maxima
             program = program.reparametrised(conjugate.moment_estimates(statistics))
         density = dataclasses.replace(self.joint_density(problem, statistics), program=program)
-        if density.dimension == 0:
-            raise FitError(
-                "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask "
-                "it for program.log_joint({}, X)."
-            )
         with jax.enable_x64(True), placed(density.cost):
             if isinstance(self.starts, GivenParameters):
                 origin = density.constrain(jnp.zeros(density.dimension))

@@ -98,7 +98,9 @@ class NUTS(Method):
             raise ModelError(f"NUTS: target_accept_prob must be a number in (0, 1), got {target!r}.")
 
     def refusal(self, problem: ProgramProblem) -> str | None:
-        """Too many patterns of missing cells in jointly normal rows: every step evaluates each."""
+        """Nothing to sample; too many patterns of missing cells in jointly normal rows: every step evaluates each."""
+        if problem.nothing_to_learn:
+            return problem.nothing_to_learn
         for name, summary in problem.data.statistics.summaries.items():
             if not isinstance(summary, PatternMoments):
                 continue
@@ -159,10 +161,7 @@ class NUTS(Method):
         else:
             density = ProgramDensity(moving, problem.log_likelihoods, Prior.SITES)
         if density.dimension == 0:
-            raise FitError(
-                "NUTS has nothing to sample: the program has no continuous latent site. Use Exact(), or, for a program "
-                "of your own, program.log_joint({}, X)."
-            )
+            raise FitError("NUTS has nothing to sample: the model has no continuous latent site. Use Exact().")
         return density, moving, start
 
     def bytes_kept(self, problem: ProgramProblem) -> float:

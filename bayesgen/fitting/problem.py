@@ -113,6 +113,16 @@ class ProgramProblem(Problem[Fit]):
         """Whether the program has continuous latents of each row, which are sampled with the others."""
         return self.conjugate is None and bool(self.program.structure.continuous_local)
 
+    @property
+    def nothing_to_learn(self) -> str | None:
+        """The reason why no method has anything to learn: the program has no latents. Else None."""
+        if self.conjugate is not None or self.program.latents or self.samples_rows:
+            return None
+        return (
+            "There is nothing to learn: the program has no continuous latent site, so it is one known process. Ask it "
+            "for program.log_joint({}, X), and for the most probable class of each row."
+        )
+
     @functools.cached_property
     def log_likelihoods(self) -> tuple[LogLikelihood, ...]:
         """The log-likelihoods whose sum is that of the program's data."""

@@ -288,11 +288,11 @@ def _motionless(values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> 
 
 def _undefined(values: Mapping[str, Float[np.ndarray, "chains draws ..."]], name_of: NameOf) -> list[str]:
     """A sentence about parameters that are NaN in some draws, or infinite in a part of them, if there are any."""
-    shares = {}
+    shares: dict[Place, float] = {}
     for name, value in values.items():
         is_infinite = np.isinf(value)
         undefined = np.isnan(value) | (is_infinite & ~is_infinite.all((0, 1)))
-        shares |= {(name, place): share for place, share in np.ndenumerate(undefined.mean((0, 1))) if share > 0}
+        shares |= {(name, place): float(share) for place, share in np.ndenumerate(undefined.mean((0, 1))) if share > 0}
     if not shares:
         return []
     worst = max(shares, key=lambda place: shares[place])

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.primitives import CondIndepStackFrame, Messenger
 
-from bayesgen.distributions import innermost
+from bayesgen.distributions import innermost, log_prob_of_values
 from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
@@ -121,7 +121,7 @@ def in_plate(message: Message, plate: str) -> bool:
 
 def log_prob(message: Message) -> Float[Array, "..."]:
     """Log probability of a site's value, scale and mask honoured, elementwise over its batch axes."""
-    log_probs = message["fn"].log_prob(message["value"])
+    log_probs = log_prob_of_values(message["fn"], message["value"])
     return log_probs if message["scale"] is None else message["scale"] * log_probs
 
 

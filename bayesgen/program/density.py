@@ -47,6 +47,11 @@ class LogLikelihood(abc.ABC):
     def loops_over_rows(self) -> bool:
         """Whether it is a sum over rows."""
 
+    @property
+    def row_sets(self) -> tuple[Rows, ...]:
+        """The rows that are looked at one by one."""
+        return ()
+
     def has_symmetries(self, program: Program) -> bool:
         """Whether classes or hidden states may be swapped."""
         return False
@@ -94,9 +99,13 @@ class OfStatistics(LogLikelihood):
         return float(cells + program.num_cases * rows)
 
     @property
+    def row_sets(self) -> tuple[Rows, ...]:
+        return tuple(rows for rows in (self.statistics.rows, self.statistics.unlabelled) if rows is not None)
+
+    @property
     def loops_over_rows(self) -> bool:
         """Whether some sites have no sufficient statistic, or some rows no label."""
-        return self.statistics.rows is not None or self.statistics.unlabelled is not None
+        return bool(self.row_sets)
 
     def has_symmetries(self, program: Program) -> bool:
         """Whether classes may be swapped, because no row has a label, or the hidden states of a site."""
@@ -169,6 +178,10 @@ class OfRows(LogLikelihood):
         is_out = (rows.codes[:, None] == jnp.arange(program.num_classes)) | jnp.isneginf(log_odds)
         return -jax.nn.softplus(logsumexp(jnp.where(is_out, LOG_OF_ZERO, log_odds), axis=1))
 
+    @property
+    def row_sets(self) -> tuple[Rows, ...]:
+        return (self.rows,)
+
     def cost(self, program: Program) -> float:
         """One multiplication for each cell and class."""
         return float(program.num_cases * _numbers(self.rows))
@@ -227,6 +240,16 @@ class ProgramDensity(LogDensity):
                 return name
         raise IndexError(index)
 
+    def why_not_finite(self, vector: Float[Array, " D"]) -> str:
+        """The first latent whose prior is not finite, or the first row and site, with the value of each."""
+        log_priors, latents = _log_priors.by_numpy(self.program, np.asarray(vector))
+        for name, log_prior in log_priors.items():
+            if not np.isfinite(log_prior):
+                value = np.array2string(np.asarray(latents.get(name, np.nan)), precision=4, threshold=8)
+                return f"latent {name!r} has the log density {float(log_prior):g} at {value}"
+        row_sets = [] if self.program.local else [rows for term in self.terms for rows in term.row_sets]
+        return next(filter(None, (_first_not_finite(self, vector, rows) for rows in row_sets)), "")
+
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """One block a class, of the entries of sites whose first axis is the class; other entries are blocks of one."""
@@ -257,6 +280,43 @@ class ProgramDensity(LogDensity):
     @property
     def owner(self) -> Any:
         return self.program.owner
+
+
+def _first_not_finite(density: ProgramDensity, vector: Float[Array, " D"], rows: Rows) -> str:
+    """The first site and row whose log probability, or its slope by a latent, is not finite; empty if there is none."""
+    weights = np.asarray(rows.frequencies)
+    for index, direction in enumerate(np.eye(len(vector))):
+        log_probs, slopes = _slopes_by_row(density.program, np.asarray(vector), direction, rows)
+        for name, by_row in log_probs.items():
+            broken = np.flatnonzero((weights > 0) & ~(np.isfinite(by_row) & np.isfinite(slopes[name])))
+            if len(broken):
+                row = int(broken[0])
+                value = np.asarray(rows.values[name])[row].tolist() if name in rows.values else int(rows.codes[row])
+                shown = f"{name!r} is {value} in row {row}, with the log probability {float(by_row[row]):g}"
+                by_latent = f", whose slope by {density.name_of(index)!r} is not finite"
+                return shown + (by_latent if np.isfinite(by_row[row]) else "")
+    return ""
+
+
+@OwnedJit
+def _log_priors(program: Program, vector: Float[Array, " D"]) -> tuple[Arrays, Arrays]:
+    evaluation = _at(program, vector, {})
+    return evaluation.log_priors, evaluation.latents
+
+
+@functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
+def _slopes_by_row(
+    program: Program, vector: Float[Array, " D"], direction: Float[Array, " D"], rows: Rows
+) -> tuple[dict[str, Float[Array, " n"]], dict[str, Float[Array, " n"]]]:
+    """Log probabilities of rows by site without statistic, and their derivatives along a direction."""
+
+    def by_site(vector: Float[Array, " D"]) -> dict[str, Float[Array, " n"]]:
+        latents, codes = _by_site(program.structure, vector), jnp.maximum(rows.codes, 0)
+        at_rows = codes, rows.values, rows.covariates
+        evaluation = evaluate(program, latents, *at_rows, unconstrained=True, observed=rows.observed)
+        return evaluation.row_log_probs(program.plan.rowwise)
+
+    return jax.jvp(by_site, (vector,), (direction,))
 
 
 @OwnedJit  # so that solvers, which call it several times, trace it once

@@ -48,7 +48,8 @@ def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
         proposed = np.asarray(after.proposals)[:, TREE]  # position and gradient of the potential
         return -np.asarray(after.potentials)[:, TREE], -proposed[:, 1]
 
-    return Evaluator(batched(step, size), density.density.blocks)
+    plain = density.density
+    return Evaluator(batched(step, size), plain.blocks, why_not_finite=plain.why_not_finite)
 
 
 MOST_DENSE = 100  # dimensions up to which coordinates are adapted to correlations

@@ -44,6 +44,12 @@ class Status(enum.Enum):
         "(is a class without rows?); or use NUTS()."
     )
     CURVED = "The {what} has no finite curvature at its maximum: check the priors and the data's scale."
+    EDGE = (
+        "The {what} has no maximum but at the edge of the values of site {site!r} (a scale of zero, or a probability "
+        "of 0 or 1), where the search ended and where it may be unbounded. Give the site a prior that rules the edge "
+        "out, such as LogNormal for a scale, or concentrations above 1; fix its value; or use NUTS(), which averages "
+        "over values near the edge."
+    )
     SEPARABLE = (
         "The {what} has no maximum: it rises without end along site {site!r}, as it does where classes are separable, "
         "wholly or in part, so that some labels follow from the covariates with certainty. MAP() has one, by its prior."
@@ -142,6 +148,7 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
         _Route.begin(Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start)), 1) for start in starts
     ]
     waiting.reverse()
+    first = waiting[-1].vector
     most_steps = PEAK_STEPS if for_peaks and waiting[0].axes.ndim == 2 else CLIMB_STEPS
     routes: list[_Route] = []
     optima: list[Optimum] = []
@@ -167,7 +174,11 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
                 optima.append(optimum)
         routes = following
     if not optima:
-        raise FitError("The density is not finite at any starting point: check the priors and the data's scale.")
+        reason = evaluator.why_not_finite(first)
+        raise FitError(
+            f"The density is not finite at any starting point{f' ({reason})' if reason else ''}: check the priors and "
+            "the data's scale, and that each observed value is possible."
+        )
     return sorted(optima, key=lambda optimum: -optimum.value)
 
 
@@ -288,15 +299,30 @@ def _judged(optimum: Optimum) -> Optimum:
     # where it rises without end, the value is large and the gradient is not, and points are far out
     steepest = float((np.abs(optimum.gradient) * np.maximum(1.0, np.abs(optimum.vector))).max())
     if _decrement(optimum) > CONVERGED_DECREMENT and steepest > 1e-5 * max(1.0, abs(optimum.value)):
-        return dataclasses.replace(optimum, status=Status.RISING, direction=optimum.gradient)
+        return dataclasses.replace(optimum, status=Status.RISING, direction=_single_steps(optimum))
     if len(optimum.vector) > MOST_DECOMPOSED:
         return dataclasses.replace(optimum, status=Status.CONVERGED)
     assert optimum.curvature is not None
     matrix = optimum.curvature.dense()
     if not np.isfinite(matrix).all():
-        return dataclasses.replace(optimum, status=Status.CURVED)
+        edge = np.where(np.abs(optimum.vector) > FAR_OUT, optimum.vector, 0.0)
+        if not edge.any():
+            return dataclasses.replace(optimum, status=Status.CURVED)
+        return dataclasses.replace(optimum, status=Status.EDGE, direction=edge)
     flat = _flat_direction(optimum, matrix)
     return dataclasses.replace(optimum, status=Status.CONVERGED if flat is None else Status.FLAT, direction=flat)
+
+
+def _single_steps(optimum: Optimum) -> Vector:
+    """Newton's steps of single coordinates, the gradient in many dimensions.
+
+    Where a scale goes to zero, slopes by the values that it scales are steeper, but their steps are short.
+    """
+    assert optimum.curvature is not None
+    if len(optimum.vector) > MOST_DECOMPOSED:
+        return optimum.gradient
+    bent = np.abs(np.diagonal(optimum.curvature.dense()))
+    return optimum.gradient / np.where(np.isfinite(bent), np.maximum(bent, NO_GAIN), np.inf)
 
 
 def _flat_direction(optimum: Optimum, curvature: Float[np.ndarray, "D D"]) -> Vector | None:

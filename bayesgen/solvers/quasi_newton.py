@@ -243,11 +243,13 @@ class Evaluator:
         evaluate: points -> values and gradients.
         blocks: a guess at blocks of the Hessian, see `LogDensity.blocks`.
         compiled: as `_climbed`, with the density given; None where climbs are taken by NumPy.
+        why_not_finite: see `LogDensity.why_not_finite`.
     """
 
     evaluate: Callable[[Points], tuple[Values, Points]]
     blocks: tuple[Int[np.ndarray, "_ _"], ...] = ()
     compiled: Callable[..., Climb] | None = None
+    why_not_finite: Callable[[Vector], str] = lambda vector: ""
 
     def at(self, vector: Vector) -> tuple[float, Vector]:
         """Value and gradient at one point."""
@@ -297,7 +299,7 @@ def evaluator_of(density: LogDensity) -> Evaluator:
     def climb(center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
         return Climb(*map(np.asarray, compiled(density, center, axes, climb, none, 0, most_steps, decrement)[0]))
 
-    return Evaluator(batched(at_points, POINTS_A_CALL), density.blocks, climb)
+    return Evaluator(batched(at_points, POINTS_A_CALL), density.blocks, climb, density.why_not_finite)
 
 
 def batched(function: Callable[[Points, int], tuple[Any, Any]], size: int) -> Callable[[Points], tuple[Values, Points]]:

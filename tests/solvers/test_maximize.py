@@ -53,8 +53,11 @@ def test_a_density_that_is_finite_nowhere_is_refused():
     def evaluate(points):
         return np.full(len(points), np.nan), np.full(points.shape, np.nan)
 
-    with pytest.raises(FitError, match="not finite at any starting point"):
+    with pytest.raises(FitError, match="not finite at any starting point: check"):
         search(Evaluator(evaluate), [np.zeros(3)])
+    told = Evaluator(evaluate, why_not_finite=lambda vector: f"'x' is 7 in row 2 at {vector[0]:g}")
+    with pytest.raises(FitError, match=r"at any starting point \('x' is 7 in row 2 at 5\): check"):
+        search(told, [np.full(3, 5.0), np.zeros(3)])
 
 
 def test_a_plateau_without_end_is_no_mode():
