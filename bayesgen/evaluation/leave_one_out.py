@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import arviz_stats
@@ -61,11 +62,13 @@ class LeaveOneOut:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the total, over rows."""
+        """Standard error of the total, over rows; NaN where some score is minus infinity."""
         weights = self.frequencies[self.frequencies > 0]
         number, scores = weights.sum(), self.log_scores[self.frequencies > 0]
+        if not np.isfinite(scores).all():
+            return math.nan
         squares = (weights * (scores - np.average(scores, weights=weights)) ** 2).sum()
-        return float(np.sqrt(number / (number - 1) * squares))
+        return math.sqrt(number / (number - 1) * squares) if number > 1 else math.nan
 
     def _weighted(self, scores: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
         """Scores by their weights, of rows that have any."""
