@@ -87,7 +87,8 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             row by quadrature, to about 1e-6 where densities are smooth and have up to four modes, which are looked for
             at distances that double (with more the answer is NaN); up to four by importance sampling with 512
             points a draw, whose errors are part of the standard errors of averages over draws. A plug-in answer has
-            no such error: p(x, y | Q) is known to about 1 % there.
+            no such error: p(x, y | Q) is known to about 1 % there where the latents of a row are nearly normal given
+            the row, and to some 5 to 10 % where they are skewed, bounded or of several modes (products of latents).
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
             continuous label is an attribute that is missing in new rows: `predict` gives its distribution. So is a
             count, such as that of a Poisson or a binomial distribution, unless it has classes.
