@@ -106,7 +106,8 @@ def test_each_row_is_predicted_by_the_fit_of_the_rows_before_it():
         np.testing.assert_allclose(lengths[..., -1], -np.where(is_scored, scores, 0.0).sum(-1), rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", marked(CASES, ("discriminant, tied",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_rows_have_no_score_exactly_where_a_fit_of_the_rows_before_is_refused(name, monkeypatch):
     """One compiled call and a fit for each row give the same scores."""
     case = CASES[name]
