@@ -397,7 +397,7 @@ def _as_fit(member: Fit | Model, X: Data | None, y: Values | None, schema: Schem
     if isinstance(member, Fit):
         return member
     is_approximate = isinstance(member, Recipe) and member.approximates_evidence
-    if X is None or (y is None and not is_approximate):
-        raise FitError(f"{type(member).__name__} is a model, not a fit: give X= and y= to fit it to.")
+    if X is None:
+        raise FitError(f"{type(member).__name__} is a model, not a fit: give X=, and y= where rows have labels.")
     weighting.check_models([member])
     return fit(member, X, y, method=MLE() if is_approximate else Exact(), schema=schema)

@@ -140,9 +140,10 @@ class FileReader:
                 f"its rows (first row {int((beyond != '').argmax())}) have more cells. Name every column."
             )
         names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
-        cells = pd.DataFrame(dict(zip(names, columns, strict=True)))
-        labels = cells.columns[-1] if target is None else target
-        return pd.DataFrame({name: self._column(name, cells[name], name == labels) for name in cells})
+        labels = names[-1] if target is None else target
+        return pd.DataFrame(
+            {name: self._column(name, cells, name == labels) for name, cells in zip(names, columns, strict=True)}
+        )
 
     def _read_parquet(self, path: Path) -> pd.DataFrame:
         if find_spec("pyarrow") is None:

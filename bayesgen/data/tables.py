@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Data, Values
 
@@ -194,6 +195,14 @@ def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
     return index_of(X[name])
 
 
+_FORMS: dict[type[Table], str] = {
+    ArrayTable: "an array",
+    SparseTable: "a sparse matrix",
+    FrameTable: "a frame",
+    MappingTable: "a mapping",
+}
+
+
 def joined_tables(parts: Sequence[Table]) -> Table:
     """The rows of several tables of the same columns, one table after another, with their labels and weights.
 
@@ -202,10 +211,11 @@ def joined_tables(parts: Sequence[Table]) -> Table:
     """
     first = parts[0]
     for index, part in enumerate(parts):
-        if type(part) is not type(first) or tuple(part.names) != tuple(first.names):
+        if type(part) is not type(first) or part.named != first.named or {*part.names} != {*first.names}:
+            forms = [_FORMS[type(table)] for table in (first, part)]
             raise DataError(
-                f"Data sets 0 and {index} are {type(first).__name__} of {len(first.names)} columns and "
-                f"{type(part).__name__} of {len(part.names)}. Give all data sets the same columns, in one form."
+                f"Data sets 0 and {index} are {forms[0]} with the columns {quote_some(first.names)}, and {forms[1]} "
+                f"with {quote_some(part.names)}. Give all data sets the same columns, in any order, in one form."
             )
         if part.uniform_kind != first.uniform_kind or (part.labels is None) != (first.labels is None):
             raise DataError(
@@ -246,7 +256,8 @@ def _(first: SparseTable, parts: Sequence[SparseTable]) -> SparseTable:
 def _(first: FrameTable, parts: Sequence[FrameTable]) -> FrameTable:
     import narwhals as nw
 
-    return dataclasses.replace(first, frame=nw.concat([part.frame for part in parts], how="vertical"))
+    frames = [part.frame.select(list(first.names)) for part in parts]
+    return dataclasses.replace(first, frame=nw.concat(frames, how="vertical"))
 
 
 @_joined_cells.register(MappingTable)

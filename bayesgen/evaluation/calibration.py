@@ -313,6 +313,23 @@ def _simulator(
             raise DataError(
                 f"mask has {name!r} of the shape {observed.shape}; it takes sites, True where observed: {shapes}."
             )
+    basis = None if schema.response is None else schema.response.basis  # whose features are the only covariate
+    row_shapes = {
+        name: column.row_shape if basis is None else (len(basis.names),)
+        for name, column in program.structure.covariates
+    }
+    wanted = {name: (num_rows, *shape) for name, shape in row_shapes.items()}
+    for name, shape in wanted.items():
+        if name not in covariates:
+            raise DataError(
+                f"The program computes with covariates that each row has: give covariates={{name: values}} of these "
+                f"shapes, or one number for all rows: {wanted}."
+            )
+        if np.ndim(covariates[name]) and np.shape(covariates[name]) != shape:
+            raise DataError(
+                f"Covariate {name!r} has the shape {np.shape(covariates[name])}, and n={num_rows} rows need {shape}, "
+                "or one number for all rows."
+            )
     return Simulator(concrete, schema, program, num_rows, covariates, known)
 
 

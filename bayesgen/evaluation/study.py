@@ -22,6 +22,7 @@ from bayesgen.errors import (
     ImpossibleRowsWarning,
     check_whole,
     keywords_stated,
+    warn,
     without_warnings,
 )
 from bayesgen.fitting import FitBatch, Method
@@ -226,7 +227,8 @@ def study(
 
     Rows without a label are learned from in every training set, besides its size, and are never scored.
 
-    A pair that refuses a training set is a row with the message of the refusal.
+    A pair that refuses a training set is a row with the message of the refusal. Where the fits of a model, method and
+    size, or their predictions, end in another error, their rows have its message, with a warning.
 
     Raises:
         DataError: sizes that a class cannot give; a folder of another study, or of a study by other versions or of
@@ -360,7 +362,11 @@ class _Experiment:
             for (of_model, (name, model)), (of_method, method), size in work:
                 path = None if units is None else units / f"{of_model}-{of_method}-{size}.json"
                 make = functools.partial(self._unit, model, method, size)
-                rows += [{"model": name, **row} for row in _kept(path, make)]
+                try:
+                    unit = _kept(path, make)
+                except Exception as error:  # of a model of the user's, or a fault: it costs no other unit
+                    unit = self._failed(name, method, size, error)
+                rows += [{"model": name, **row} for row in unit]
                 advance(1)
         order = {answer: place for place, answer in enumerate(itertools.product(self.models, names_of(self.pairs)))}
         rows.sort(key=lambda row: order[row["model"], (row["method"], row["rule"])])
@@ -381,6 +387,7 @@ class _Experiment:
         with without_warnings(ImpossibleRowsWarning):  # the table counts them
             options = {"method": method, "progress": False, **self.options}
             fits, fit_seconds = attempted(self.source.fits, model, size, **options)
+            fits = [fits] * self.source.num_repeats if isinstance(fits, BayesgenError) else fits
             tested = self.source.tested(model)
             for (of_rule, rule), (method_name, rule_name) in zip(self.pairs, names_of(self.pairs), strict=True):
                 if of_rule == method:
@@ -389,6 +396,19 @@ class _Experiment:
                     names["seconds"] = (fit_seconds + seconds) / len(predictions)
                     rows += self._scored(predictions, tested, names)
         return rows
+
+    def _failed(self, model_name: str, method: Method, size: int, error: Exception) -> Records:
+        """The rows of a unit that ended in an error, which is told: they are not kept, and it is tried again."""
+        message = f"The fits or predictions of {model_name} by {method!r} failed: {type(error).__name__}: {error}."
+        warn(f"{message} The study went on without them at size {size}.")
+        names = zip(self.pairs, names_of(self.pairs), strict=True)
+        rules = [name for (of_rule, _), name in names if of_rule == method]
+        about = {"size": size, "seconds": float("nan"), "refused": message}
+        return [
+            {"method": method_name, "rule": rule_name, "repeat": repeat, **about}
+            for method_name, rule_name in rules
+            for repeat in range(self.source.num_repeats)
+        ]
 
     def _scored(
         self, predictions: Sequence[Any], tested: Sequence[Table], names: Mapping[str, Any]

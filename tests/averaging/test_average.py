@@ -448,3 +448,28 @@ def test_wrong_arguments_are_refused(fits, data):
             bg.average(fits, weights="stacking", X=data[0], y=data[1], folds=folds)
     with pytest.raises(bg.DataError, match="not the rows"):
         bg.average(fits, weights="stacking", X=data[0][:20], y=data[1][:20])
+
+
+@pytest.mark.parametrize("seed", [1, 7, 16, 191])
+def test_stacking_weights_are_at_the_maximum_by_its_gradient(seed):
+    """By concavity the score is within the largest gradient less 1 of its maximum."""
+    from bayesgen.averaging.left_out import stacking_weights
+
+    rng = np.random.default_rng(seed)
+    log_scores = rng.normal(size=(int(rng.integers(1, 200)), int(rng.integers(1, 8)))) * 10.0 ** rng.integers(-3, 3)
+    weights = stacking_weights(log_scores)
+    assert weights.min() >= 0 and abs(weights.sum() - 1) < 1e-12
+    mixed = scipy.special.logsumexp(log_scores, axis=1, b=weights, keepdims=True)
+    assert np.exp(log_scores - mixed).mean(0).max() - 1 < 1e-9
+
+
+def test_models_of_rows_without_labels_are_fitted_to_rows_alone():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    families = [bg.NormalInverseGamma(0.0, kappa, 2.0, 1.0) for kappa in (1.0, 9.0)]
+    models = [bg.NaiveBayes(family, class_prior=None) for family in families]
+    evidences = [bg.fit(model, X, method=bg.Exact()).log_evidence for model in models]
+    expected = scipy.special.softmax(evidences)
+    np.testing.assert_allclose(bg.average(models, X=X).weights, expected, rtol=1e-12)
+    assert bg.average(models, weights="stacking", X=X, folds=3).weights.shape == (2,)
+    with pytest.raises(bg.BayesgenError):
+        bg.average([bg.NaiveBayes()], X=X)

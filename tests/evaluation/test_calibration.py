@@ -200,3 +200,13 @@ def test_components_without_names_are_calibrated_by_what_they_leave_unchanged():
     with pytest.warns(bg.ConvergenceWarning):
         result = bg.calibrate(fit, method=SHORT, n=15, simulations=50)
     assert result.passed and set(result.ranks) == {"joint log-likelihood", "log density of a held-out row"}
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 3), (7, 2), None])
+def test_covariates_of_a_wrong_shape_are_refused_by_name(shape):
+    rng = np.random.default_rng(0)
+    prior = bg.LinearNormalInverseGamma(precision=1.0, mean=0.0, kappa=1.0, shape=3.0, scale=1.0, center=[0.0, 0.0])
+    fit = bg.fit(bg.LinearRegression(prior=prior), rng.normal(size=(20, 2)), rng.normal(size=20), method=bg.Exact())
+    given = {} if shape is None else {"y_features": rng.normal(size=shape)}
+    with pytest.raises(bg.DataError, match=r"covariates=\{name: values\}.*'y_features': \(8, 2\)|rows need \(8, 2\)"):
+        bg.calibrate(fit, method=bg.Exact(), n=8, simulations=50, covariates=given)

@@ -356,6 +356,40 @@ def test_configurations_tell_priors_apart():
     assert config["contents"]["models"]["one"] != config["contents"]["models"]["other"]
 
 
+@pytest.mark.parametrize("place", ["fits", "predictions"])
+def test_a_unit_that_fails_costs_its_own_lines_and_is_tried_again(place, tmp_path, monkeypatch):
+    options = {"sizes": [6], "repeats": 2, "pairs": PAIRS[1:4], "out": tmp_path}
+
+    def failing(original):
+        def call(*arguments, **named):
+            if named.get("method", getattr(arguments[0], "method", None)) == bg.MAP():
+                raise TypeError("no number")
+            return original(*arguments, **named)
+
+        return call
+
+    owner, name = (study_module, "_predictions") if place == "predictions" else (study_module.TrainingSets, "fits")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failing(getattr(owner, name)))
+        with pytest.warns(bg.BayesgenWarning, match=r"by MAP\(.*\) failed: TypeError: no number\. The study went on"):
+            study = bg.study(MODELS["diag"], IRIS.X, IRIS.y, **options)
+    assert study.table["refused"].notna().tolist() == [True] * 2 + [False] * 4
+    assert study.table["refused"].str.contains("TypeError: no number").sum() == 2
+    assert bg.study(MODELS["diag"], IRIS.X, IRIS.y, **options).table["refused"].isna().all()
+
+
+def test_fits_that_are_refused_together_are_lines_of_refusals(monkeypatch):
+    def refused(self, model, size, **options):
+        if options["method"] == bg.MAP():
+            raise bg.DataError("not these rows")
+        return original(self, model, size, **options)
+
+    original = study_module.TrainingSets.fits
+    monkeypatch.setattr(study_module.TrainingSets, "fits", refused)
+    table = bg.study(MODELS["diag"], IRIS.X, IRIS.y, sizes=[6], repeats=2, pairs=PAIRS[1:4]).table
+    assert table["refused"].tolist()[:2] == ["not these rows"] * 2 and table["refused"][2:].isna().all()
+
+
 def wheel(n):
     """Two classes, each with a normal attribute of two columns."""
     with numpyro.plate("classes", 2):

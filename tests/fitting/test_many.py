@@ -375,3 +375,15 @@ batch = bg.fit_many(bg.GaussianDiscriminant("tied"), X, y, weights=weights, meth
 print(batch.attributes["path"])
 print(batch.parameters["real_mean"].tolist())
 """
+
+
+def test_frames_and_mappings_are_taken_by_name_in_any_order_of_columns():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), list("ab" * 10)
+    model = bg.NaiveBayes(bg.NormalInverseGamma(0.0, 1.0, 2.0, 1.0))
+    for form in (pd.DataFrame, dict):
+        one, other = (form({name: X[:, "uv".index(name)] for name in names}) for names in ("uv", "vu"))
+        evidences = bg.fit_many(model, [(one, y), (other, y)], method=bg.Exact()).log_evidence
+        assert evidences[0] == evidences[1]
+        third = form({name: X[:, 0] for name in "uw"})
+        with pytest.raises(bg.DataError, match=r"the columns 'u', 'v', and a .* with 'u', 'w'"):
+            bg.fit_many(model, [(one, y), (third, y)], method=bg.Exact())
