@@ -256,8 +256,8 @@ def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], k
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
             raise DataError(
-                f"X is sparse: its column {names[matrix.indices[cell]]!r} is {kind.name}, and has "
-                f"{quote_some([data[cell]])} at row {row}. A {kind.name} cell has to be {kind.rule.words}. Correct it "
+                f"Column {names[matrix.indices[cell]]!r} is {kind.name}, and has {quote_some([data[cell]])} at "
+                f"{wording.place(row)} of a sparse X. A {kind.name} cell has to be {kind.rule.words}. Correct it "
                 "(give counts of words, say, in place of their tf-idf), or give a dense array, X.toarray()."
             )
 

@@ -1,7 +1,7 @@
 """Columns beside the attributes: the response of a regression, its features, and covariates."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, Bool, Category, Float, Int, Shaped
+from bayesgen.typing import Bool, Category, Float, Int, Shaped
 
 from .views import Table
 
@@ -387,26 +387,6 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
         place = tuple(map(int, np.argwhere(differs)[0]))
         raise DataError(f"Covariate {name!r} has {cells[place]} in row {place[0]}: correct it, or drop the row.")
     return values
-
-
-def check_ranges(ranges: Mapping[str, tuple[int, int]], values: Mapping[str, Shaped[Array, "n ..."]]) -> None:
-    """Refuse values of covariates outside their ranges.
-
-    Raises:
-        DataError: naming the covariate and the first such row.
-    """
-    for name in sorted(ranges.keys() & values.keys()):
-        lowest, highest = ranges[name]
-        outside = (values[name] < lowest) | (values[name] > highest)
-        if outside.any():
-            place = tuple(map(int, np.argwhere(outside)[0]))
-            raise DataError(
-                f"Covariate {name!r} has {values[name][place]} in row {place[0]}, and {lowest} to {highest} in "
-                "training; the program computes indexes from it and from other values, so it is unknown whether "
-                "there are such entries. If there are, train with rows that have it or declare "
-                f"Schema(ranges={{{name!r}: (lowest, highest)}}), or let the program index by {name!r} alone, "
-                f"table[y, {name}] for table[{name} * size + y]."
-            )
 
 
 def _converted(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, Bool, Category, Data, Values
+from bayesgen.typing import Array, Bool, Category, Data, Shaped, Values
 
 from .binned import Binned
 from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
@@ -148,6 +148,25 @@ class Schema:
             return self
         ends = {name: [*self.ranges.get(name, ()), int(np.min(v)), int(np.max(v))] for name, v in values.items()}
         return replace(self, ranges={**self.ranges, **{name: (min(of), max(of)) for name, of in ends.items()}})
+
+    def check_ranges(self, values: Mapping[str, Shaped[Array, "n ..."]]) -> None:
+        """Refuse values of covariates outside their ranges.
+
+        Raises:
+            DataError: naming the covariate and the first such row.
+        """
+        for name in sorted(self.ranges.keys() & values.keys()):
+            lowest, highest = self.ranges[name]
+            outside = (values[name] < lowest) | (values[name] > highest)
+            if outside.any():
+                place = tuple(map(int, np.argwhere(outside)[0]))
+                raise DataError(
+                    f"Covariate {name!r} has {values[name][place]} in row {place[0]}, and {lowest} to {highest} in "
+                    "training; the program computes indexes from it and from other values, so it is unknown whether "
+                    "there are such entries. If there are, train with rows that have it or declare "
+                    f"Schema(ranges={{{name!r}: (lowest, highest)}}), or let the program index by {name!r} alone, "
+                    f"table[y, {name}] for table[{name} * size + y]."
+                )
 
     def check_table(self, table: Table) -> None:
         """DataError unless the table has this schema's columns.

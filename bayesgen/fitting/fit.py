@@ -10,7 +10,6 @@ import numpy as np
 
 from bayesgen.data import (
     RowsLike,
-    check_ranges,
     read_table,
 )
 from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
@@ -174,7 +173,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
             chosen = self.program.latents_of(self.parameters)
         known = {name: chosen[name] for name in self.program.latents}
         rows = self.program.simulate(n, seed=second, latents=known, **covariates)
-        check_ranges(self.schema.ranges, rows)
+        self.schema.check_ranges(rows)
         return rows
 
     def predictive(
@@ -500,7 +499,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         check_seed(seed)
         with requested(None), interrupts_kept():
             trained = self.method.trained(self.model, data, seed, progress)
-        warn_of_left_out(trained)
+        warn_of_left_out(trained.attributes.get("sites_left_out", {}))
         return trained
 
     def relabel(self) -> "Fit[Labelled]":
@@ -586,9 +585,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
         return to_datatree(self, X, y, prior, predictive, num_draws, seed, dims or {}, coords or {})
 
 
-def warn_of_left_out(fit: Fit) -> None:
-    """Warn of deterministic sites that depend on rows and are not among the parameters."""
-    left_out: dict[str, str] = fit.attributes.get("sites_left_out", {})
+def warn_of_left_out(left_out: Mapping[str, str]) -> None:
+    """Warn of deterministic sites that depend on rows and are not among the parameters, each with its reason."""
     for reason in dict.fromkeys(left_out.values()):
         names = quote_some([name for name, of_name in left_out.items() if of_name == reason])
         warn(

@@ -140,8 +140,8 @@ class ProgramProblem(Problem[Fit]):
         statistics = self.data.statistics
         are_statistics = not method.needs_rows and statistics.rows is None and statistics.unlabelled is None
         keeps_data = method.keeps_statistics and are_statistics
-        left_out = self._left_out(posterior)
         is_dependent = self.data.model.has_row_statistics
+        left_out = self._left_out(posterior) if is_dependent else {}
         names = tuple(n for n in self.program.row_statistics if n not in left_out) if is_dependent else ()
         return Fit(
             model=self.model,
@@ -162,8 +162,6 @@ class ProgramProblem(Problem[Fit]):
 
     def _left_out(self, posterior: Posterior) -> dict[str, str]:
         """Deterministic site that depends on the rows -> why it cannot be evaluated at those of the training."""
-        if not self.data.model.has_row_statistics:
-            return {}
         rows = self.data.rows
         if rows is None:
             reason = "the rows are not kept: give them to fit as X and y, and not in chunks or as Summaries"

@@ -145,7 +145,8 @@ def frame_of_rows(fit: TrainedProgram, sites: Mapping[str, np.ndarray]) -> Any:
     places = [(name, block, index) for block in blocks for index, name in enumerate(block.columns)]
     blocks_of = {name: (block, index) for name, block, index in places}  # the blocks of columns follow the response's
     has_steps = any(block.family.kind.has_steps for block in blocks)
-    if not blocks or has_steps or not blocks_of.keys() >= set(columns):
+    names = {*columns} if response is None else {*columns, response.name}
+    if not blocks or has_steps or not names <= blocks_of.keys():
         return dict(sites)
 
     def cells(block: Block, index: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, check_ranges, read_table, warn_of_unknown
+from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, read_table, warn_of_unknown
 from bayesgen.families import Family, argument_names
 from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
@@ -144,21 +144,21 @@ class TrainedProgram(Trained[Any]):
         if set(table.names) & {*program.attributes}:
             return self.read(table)
         rows = read_covariates(program, table)
-        check_ranges(self.schema.ranges, rows.covariates)
+        self.schema.check_ranges(rows.covariates)
         return rows
 
     def rows_of(self, table: Table) -> Rows:
         """The rows of a table, as `read` gives them, without its warning."""
         if self.are_sites(table.names):
             rows = read_rows(self.program, table, labelled=True)
-            check_ranges(self.schema.ranges, rows.covariates)
+            self.schema.check_ranges(rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
         known = self.schema.columns or ()
         if len(table.names) == len(known) + 1 and self._label in table.names and self._label not in known:
             table = dataclasses.replace(table, names=[name for name in table.names if name != self._label])
         rows = self.concrete.read_rows(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
-        check_ranges(self.schema.ranges, rows.covariates)
+        self.schema.check_ranges(rows.covariates)
         return rows
 
     @property

@@ -104,8 +104,8 @@ def fit(
             keeps_rows = method.needs_rows
             problem = prepare(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
         solved = dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
-        if isinstance(solved, Fit):
-            warn_of_left_out(solved)
+        if isinstance(solved, Fit) and (left_out := solved.attributes.get("sites_left_out")):
+            warn_of_left_out(left_out)
         return solved
 
 

@@ -129,7 +129,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         if self.families is None or isinstance(self.families, Family):
             return self.families
         kind, keys = table.uniform_kind, self.families.keys()
-        if kind is None or declared.kinds or any(key not in KINDS or key in table.names for key in keys):
+        if kind is None or declared.kinds or not keys <= set(KINDS) or any(map(table.names.__contains__, keys)):
             return None
         return self.families.get(as_kind(kind, "X").name)
 

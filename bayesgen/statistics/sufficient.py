@@ -1,6 +1,7 @@
 """`SufficientStatistics` of a data set, and how they are computed from rows."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -200,17 +201,19 @@ MOST_PENDING = 64  # summaries of chunks that wait to be joined: more would take
 
 def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
     """The sufficient statistics of all data sets together. Retained rows are joined many chunks at a time."""
-    iterator = iter(parts)
-    total = next(iterator)
-    kept, unlabelled, class_weights = [total.rows], [total.unlabelled], total.class_weights
-    pending = {site: [summary] for site, summary in total.summaries.items()}
-    for part in iterator:
+    iterator = iter(parts)  # of chunks that are read one by one
+    first, second = next(iterator), next(iterator, None)
+    if second is None:
+        return first
+    kept, unlabelled, class_weights = [first.rows], [first.unlabelled], first.class_weights
+    pending = {site: [summary] for site, summary in first.summaries.items()}
+    for part in itertools.chain([second], iterator):
         class_weights = class_weights + part.class_weights
         pending = {site: _with_summary(summaries, part.summaries[site]) for site, summaries in pending.items()}
         kept.append(part.rows)
         unlabelled.append(part.unlabelled)
     summaries = {site: _joined_summaries(of_chunks) for site, of_chunks in pending.items()}
-    return SufficientStatistics(class_weights, summaries, total.covariates, _joined(kept), _joined(unlabelled))
+    return SufficientStatistics(class_weights, summaries, first.covariates, _joined(kept), _joined(unlabelled))
 
 
 def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:

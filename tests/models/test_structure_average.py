@@ -221,10 +221,12 @@ def test_the_export_holds_draws_of_structures_and_parameters(fit):
     np.testing.assert_array_equal(means[:, :, 0] != means[:, :, 1], found.to_numpy() == 1)
 
 
-def test_simulated_rows_follow_the_classes(fit):
-    rows = fit.simulate_sites(11, seed=4, word_length=np.arange(1, 12))
+def test_simulated_rows_follow_the_classes(data):
+    X = {name: column for name, column in data[0].items() if name != "word"}
+    fit = bg.fit(bg.NaiveBayes(structure="average"), X, data[1], method=bg.Exact())
+    rows = fit.simulate_sites(11, seed=4)
     assert rows["y"].shape == (11,) and set(rows["y"]) <= {0, 1}
-    assert rows["real"].shape == (11, 1)
+    assert rows["binary"].shape == (11, 1)
 
 
 def test_the_export_of_a_joint_block_has_one_dependence():
