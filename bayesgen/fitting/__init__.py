@@ -16,6 +16,7 @@ from .fit_batch import FitBatch
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
 from .many import fit_many
 from .many import why_separate as why_separate
+from .nuts import FALL_AT_MEAN as FALL_AT_MEAN
 from .nuts import NUTS
 from .nuts import about as about
 from .nuts import fit_of_draws as fit_of_draws

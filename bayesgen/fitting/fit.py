@@ -561,6 +561,9 @@ class Fit(TrainedProgram, Generic[Labelled]):
         codes, and so are the categories of parameters where columns of a block have different ones, which `summary`
         names. Attributes say how the fit came about.
 
+        `arviz_plots.plot_ppc_pit` takes variables with the axis `row` alone, from any tree: choose one column of a
+        block by `var_names=` and `coords={"feature": "height"}`.
+
         Args:
             X, y: rows and labels, as `fit` takes them.
             prior: whether to add `prior`, `num_draws` draws of the parameters.

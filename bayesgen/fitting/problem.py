@@ -201,9 +201,9 @@ class ProgramProblem(Problem[Fit]):
         }
 
     def warn_of_unnamed_classes(self) -> None:
-        """Warn once of classes without labelled rows, whose names are arbitrary."""
+        """Warn once of classes without labelled rows, whose names are arbitrary if their attributes are learned."""
         unnamed = self.about_labels.get("classes_without_labels", ())
-        if len(unnamed) > 1:
+        if len(unnamed) > 1 and (self.conjugate is not None or self.program.learns_attributes):
             warn(
                 f"The classes {quote_some(unnamed)} have no row with a label: they are told apart by X alone, and "
                 "which of them has which name is arbitrary. Label a row of each."

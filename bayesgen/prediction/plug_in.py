@@ -7,7 +7,7 @@ import numpy as np
 
 from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
-from bayesgen.fitting import Fit, HiddenStates
+from bayesgen.fitting import FALL_AT_MEAN, Fit, HiddenStates
 from bayesgen.posteriors import At
 from bayesgen.typing import Int
 
@@ -48,6 +48,15 @@ class PlugIn(Rule):
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Smoothed probabilities of hidden states at the process, and the most probable paths."""
         return states_of_process(fit, rows, site, lengths, self.at, self.answer(fit, rows))
+
+    def caution(self, fit: Fit) -> str | None:
+        if (fall := fit.attributes.get(FALL_AT_MEAN)) is None or self.at != "mean":
+            return None
+        return (
+            f"At the mean of the draws the log posterior density is {fall:.3g} lower than at the lowest draw: the mean "
+            "lies between several modes, such as those of hidden units that swap places or signs, and is no probable "
+            "process. Average over the draws (BMA)."
+        )
 
     def remedy(self, fit: Fit) -> str:
         if fit.posterior.is_point:

@@ -85,6 +85,8 @@ def answer(fit: Any, rule: Rule, X: Data) -> Any:
     table = read_table(X, least_rows=0)
     prediction = answer_of_rows(fit, rule, table)
     warn_of_unknown(table.unknown_cells)
+    if isinstance(fit, Fit) and (caution := rule.caution(fit)):
+        warn(caution)
     if not isinstance(prediction, ClassPrediction):
         return prediction
     impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)

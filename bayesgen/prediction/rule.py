@@ -41,6 +41,10 @@ class Rule(abc.ABC):
         """The hidden states of sequences of these lengths: see `Fit.states`."""
         raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
 
+    def caution(self, fit: Fit) -> str | None:
+        """A sentence about the whole answer that predictions warn of once."""
+        return None
+
     def remedy(self, fit: Fit) -> str:
         """Advice for rows that are impossible under every class."""
         return "No process of the posterior makes them possible: look at these rows, or give the model a wider prior."

@@ -219,6 +219,10 @@ class ProgramDensity(LogDensity):
         """The sum of the terms and the log prior density."""
         return _log_density(self, vector)
 
+    def by_numpy(self, vector: Float[np.ndarray, " D"]) -> float:
+        """The log density at one of a few vectors, for which nothing is compiled. Inside float64."""
+        return float(_log_density.by_numpy(self, vector))
+
     def given(self, *terms: LogLikelihood) -> Self:
         """The same density of other data."""
         return copied(self, terms=terms)

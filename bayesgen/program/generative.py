@@ -392,6 +392,11 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         """Latent or deterministic site with an entry for each class -> its class axis."""
         return {} if self.label is None else self.introspection.class_axes
 
+    @property
+    def learns_attributes(self) -> bool:
+        """Whether the distributions of attributes depend on latents."""
+        return self.introspection.attributes_depend_on_latents
+
     def check_row_count(self, size: int) -> None:
         """Refuse a program whose distributions change with the number of rows. Those of the library do not."""
         if not isinstance(self.function, PytreeFunction):

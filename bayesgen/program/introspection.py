@@ -116,6 +116,13 @@ class Introspection:
         """Whether the support of an attribute in a row depends on its class."""
         return any(CODES in inputs for inputs in self.inputs_of_supports.values())
 
+    @property
+    def attributes_depend_on_latents(self) -> bool:
+        """Whether what sets the classes apart has to be learned; else only how probable they are."""
+        with jax.enable_x64(True):
+            log_probs = self._traces.sources.log_probs
+        return any(LATENTS in inputs for name, inputs in log_probs.items() if name != self._traces.program.label)
+
     @functools.cached_property
     def _fixed_supports(self) -> dict[str, Constraint]:
         """Attribute -> its support, where it is the same for every row; bounds have one row."""

@@ -263,6 +263,7 @@ PLOTS = {
     "plot_energy": {},
     "plot_prior_posterior": {"var_names": ["p", "slope"]},
     "plot_ppc_dist": {"var_names": ["x"], "num_samples": 10},
+    "plot_ppc_pit": {"var_names": ["x"]},
 }
 SLOW_PLOTS = "plot_trace_dist", "plot_rank_dist"
 

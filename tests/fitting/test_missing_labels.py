@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -266,6 +267,23 @@ def test_classes_without_any_label():
         bg.fit(bg.GaussianDiscriminant(), X, np.full(100, None), method=bg.MAP())
     with pytest.warns(bg.BayesgenWarning, match="'a', 'b', 'c' have no row with a label"):
         bg.fit(bg.GaussianDiscriminant(), X, np.full(100, np.nan), method=bg.MAP(), schema=schema)
+
+
+def hypotheses(n):
+    """Three known distributions of three outcomes, of unknown shares."""
+    likelihoods = jnp.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
+    shares = numpyro.sample("shares", dist.Dirichlet(np.ones(3)))
+    with numpyro.plate("rows", n):
+        hypothesis = numpyro.sample("y", dist.Categorical(shares))
+        numpyro.sample("x", dist.Categorical(likelihoods[hypothesis]))
+
+
+def test_classes_whose_attributes_are_known_keep_their_names_without_labels():
+    program = bg.GenerativeProgram(hypotheses, classes=["low", "middle", "high"])
+    x = np.repeat([0, 1, 2], [1, 4, 15])
+    fit = bg.fit(program, {"x": x}, np.array(["low"] + [None] * 19, object), method=bg.MAP())  # without a warning
+    assert fit.attributes["classes_without_labels"] == ("middle", "high")
+    assert fit.parameters["shares"][2] > 0.6 > 0.4 > fit.parameters["shares"][1]
 
 
 def test_the_default_prior_has_the_scale_of_all_rows():

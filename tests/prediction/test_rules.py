@@ -10,9 +10,10 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 from models.cases import CASES, take
+from scipy import stats
 
 import bayesgen as bg
-from bayesgen.fitting import prepare
+from bayesgen.fitting import fit_of_draws, prepare
 from bayesgen.posteriors import Draws
 from bayesgen.prediction.averages import pareto_k
 from bayesgen.program import joint, reduce_draws
@@ -361,3 +362,53 @@ def test_the_frame_has_the_labels_own_type(exact):
     assert frame["label"].tolist() == answer.labels.tolist()
     assert answer.labels.dtype.kind == "i"
     close(frame[7], answer.probabilities[:, 1])
+
+
+def of_two_numbers(prior, attribute):
+    def function(n):
+        t = numpyro.sample("t", prior.expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", attribute(t))
+
+    return bg.GenerativeProgram(function, label=None)
+
+
+def fit_by_draws(program, x, t, log_density):
+    """The fit by draws made by hand, (draws, 2), of four chains."""
+    problem = prepare(program, {"x": x}, None)
+    sites = {"t": t.reshape(4, -1, 2)}
+    stats = {"potential_energy": -log_density(t).reshape(4, -1)}
+    return fit_of_draws(bg.NUTS(), problem, problem.program, sites, stats, {})
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")  # chains by hand that know one mode each
+def test_a_mean_of_draws_between_modes_is_warned_of_where_it_is_plugged_in():
+    """The data know the product of two latents, whose signs both may change."""
+    x, rng = np.array([4.1, 3.8, 4.0]), np.random.default_rng(0)
+    t = np.repeat([1.0, -1.0], 200)[:, None] * rng.normal(2, 0.1, (400, 2))
+
+    def log_density(t):
+        return stats.norm(0, 2).logpdf(t).sum(1) + stats.norm(t.prod(1)[:, None], 0.5).logpdf(x).sum(1)
+
+    fit = fit_by_draws(of_two_numbers(dist.Normal(0, 2), lambda t: dist.Normal(t.prod(), 0.5)), x, t, log_density)
+    close(fit.attributes["fall_at_mean"], log_density(t).min() - log_density(t.mean(0)[None])[0], rtol=1e-9)
+    with pytest.warns(bg.BayesgenWarning, match=r"mean of the draws .* several modes.*BMA") as caught:
+        at_mean = bg.predict(fit, {"x": [4.0, 4.0]}, rule=bg.PlugIn())
+    assert len(caught) == 1
+    averaged = bg.predict(fit, {"x": [4.0, 4.0]}, rule=bg.BMA())  # without a warning
+    assert (averaged.log_marginal > at_mean.log_marginal + 20).all()
+
+
+@pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
+@pytest.mark.parametrize("concentration", [0.2, 3.0])
+def test_a_skewed_posterior_of_one_mode_is_plugged_in_without_a_warning(concentration):
+    """Two rates of which the data know the first: independent gamma distributions, of logs that are skewed."""
+    t = np.random.default_rng(1).gamma(concentration + np.array([2.0, 0.0]), 1 / np.array([7.0, 1.0]), (400, 2))
+
+    def log_density(t):  # of the logs of the rates
+        return (stats.gamma(concentration).logpdf(t) + np.log(t)).sum(1) + 2 * np.log(t[:, 0]) - 6 * t[:, 0]
+
+    program = of_two_numbers(dist.Gamma(concentration, 1), lambda t: dist.Exponential(t[0]))
+    fit = fit_by_draws(program, np.array([2.0, 4.0]), t, log_density)
+    assert "fall_at_mean" not in fit.attributes
+    bg.predict(fit, {"x": [1.0]}, rule=bg.PlugIn())
