@@ -29,6 +29,7 @@ from .structure import Arrays, Program, Site
 # of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
 SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))
 LEAST = 101  # rows of a trace
+RANGES = np.array([[0, 0, 1, 0, 2], [2, 1, 2, 0, 2]])  # of the cells of arbitrary covariates, row by row
 # What runs a few times: optimising what it compiles to would take longer than running it.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # inputs, or prefixes of names
@@ -230,12 +231,17 @@ class Traces:
 
 
 def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> dict[str, Shaped[np.ndarray, "n ..."]]:
-    """Covariates that differ from row to row and from cell to cell, or from cell to cell alone."""
+    """Covariates that differ from row to row and from cell to cell, or from cell to cell alone.
+
+    Rows of many cells differ in their largest, smallest and middle ones, too, so that what a program computes from all
+    rows together is not what it computes from one.
+    """
 
     def numbers(column: Covariate) -> Shaped[np.ndarray, "n ..."]:
         rows = np.zeros(size, int) if same else np.arange(size)
-        values = np.add.outer(rows, np.arange(math.prod(column.row_shape))) % 3 + (column.dtype.kind != "b")
-        return values.reshape(size, *column.row_shape).astype(column.dtype)
+        least, most = RANGES[:, rows % len(RANGES[0]), None]
+        values = np.clip(np.add.outer(rows, np.arange(math.prod(column.row_shape))) % 3, least, most)
+        return (values + (column.dtype.kind != "b")).reshape(size, *column.row_shape).astype(column.dtype)
 
     return {name: numbers(column) for name, column in program.structure.covariates}
 

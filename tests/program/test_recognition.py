@@ -9,6 +9,7 @@ import pytest
 from numpyro import handlers
 
 import bayesgen as bg
+from bayesgen.data import Covariate
 from program.programs import reference_density
 
 sample = numpyro.sample
@@ -77,6 +78,42 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in UNLIKE_ROWS if na
 def test_rows_that_differ_by_more_than_their_label_are_refused(name):
     with pytest.raises(bg.ModelError, match=r"rows of attribute 'x' are not exchangeable.*covariate"):
         with_attribute(UNLIKE_ROWS[name]).plan  # noqa: B018
+
+
+# what all rows of a table of covariates have together, of which each row by itself may have the same
+OF_ALL_ROWS = {
+    "largest": jnp.max,
+    "smallest": jnp.min,
+    "mean": jnp.mean,
+    "median": jnp.median,
+    "spread": jnp.std,
+    "some are large": lambda x: (x > 2.5).any(),
+    "all are positive": lambda x: (x > 1.5).all(),
+    "largest of a column": lambda x: x[:, -1].max(),
+}
+
+
+@pytest.mark.parametrize(
+    "num_columns", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("largest", "median") else pytest.param(name, marks=pytest.mark.slow) for name in OF_ALL_ROWS],
+)
+def test_rows_that_know_the_covariates_of_all_rows_are_refused(name, num_columns):
+    def plan(statistic):
+        def function(n, *, x):
+            a = sample("a", dist.Normal(0, 3))
+            with numpyro.plate("rows", n):
+                sample("v", dist.Normal(a * x[:, 0] * statistic(x), 1.0))
+
+        program = bg.GenerativeProgram(function, label=None)
+        return program.of_covariates({"x": Covariate((num_columns,), np.dtype(float))}).plan
+
+    if name != "largest of a column":
+        assert plan(jax.vmap(OF_ALL_ROWS[name])).rowwise == ("v",)  # of the cells of a row
+    with pytest.raises(bg.ModelError, match=r"rows of attribute 'v' are not exchangeable"):
+        plan(OF_ALL_ROWS[name])
 
 
 PLAIN = normal(lambda n, y, m: m[y])
