@@ -7,7 +7,9 @@ numerical integration). Where the log density, at distances from a mode that dou
 the rule of several modes is the trapezoid in the sum of their t. Up to four modes are found so. With four of them, and
 integrals that differ by 1 % between all points and every second one, the integral is NaN: there may be more. A peak
 between two such distances that neither of them shows is not found. In more dimensions the rule is importance sampling
-with Student's t of two degrees of freedom along the axes of the curvature, whose quantiles are at a shifted lattice.
+with Student's t of two degrees of freedom, whose quantiles are at a shifted lattice: first along the axes of the
+curvature at the mode, then, with more points, along those of the mean and covariance that the first ones show. All
+points are weighted by the mixture of both densities (Veach and Guibas 1995, the balance heuristic).
 
 Points do not move with the parameters where integrals are differentiated, so that gradients are integrals by the same
 rule.
@@ -24,7 +26,7 @@ from jax.scipy.special import logsumexp
 from bayesgen.typing import Array, Bool, Float, Shaped
 
 MOST_AXES = 4
-IN_ONE, IN_MORE = 81, 512  # numbers of points
+IN_ONE, FIRST, SECOND = 81, 512, 1024  # numbers of points
 STARTS = 4.0 ** np.arange(-2, 8)  # distances from the origin at which a mode is looked for
 PARTS = np.array([0.0, 2.0, 1.0, *4.0 ** -np.arange(1, 6)])  # of Newton's step
 FACTORS = 2.0 ** np.arange(-11, 24)  # of widths by curvature, at which the fall of the log density is measured
@@ -42,7 +44,7 @@ ManyLogDensities = Callable[[Float[Array, "m C d"]], Float[Array, "m C"]]
 
 def num_points(num_axes: int) -> int:
     """The number of points of a rule; 1 where there is nothing to integrate out."""
-    return IN_MORE if num_axes > 1 else IN_ONE if num_axes else 1
+    return FIRST + SECOND if num_axes > 1 else IN_ONE if num_axes else 1
 
 
 class Line(NamedTuple):
@@ -266,11 +268,15 @@ def log_integrals(
         fine, coarse = map(line.log_integrals, (1, 2))
         return jnp.where((line.counts.sum(0) == MOST_MODES) & (jnp.abs(fine - coarse) > UNRESOLVED), jnp.nan, fine)
     mode, axes, falls = _searched(log_densities, parameters, num_cases, num_axes)
-    nodes, log_weights = _in_more(num_axes, shift)
-    scaled = axes * _widths(falls).T[:, None, :]
-    logs = _safe(log_densities, parameters)(mode + jnp.einsum("cij,mj->mci", scaled, nodes))
-    log_volume = jnp.log(jnp.linalg.norm(scaled, axis=1)).sum(-1)  # the axes are orthogonal
-    return logsumexp(logs + log_weights[:, None], axis=0) + log_volume
+    safe, first = _safe(log_densities, parameters), _Proposal(mode, axes * _widths(falls).T[:, None, :])
+    points = first.points(FIRST, shift)
+    logs = safe(points)
+    second = first.adapted(points, logs - first.log_density(points))
+    more = second.points(SECOND, shift)
+    points, logs = jnp.concatenate([points, more]), jnp.concatenate([logs, safe(more)])
+    by_proposal = jnp.stack([proposal.log_density(points) for proposal in (first, second)])
+    shares = np.array([FIRST, SECOND])[:, None, None]
+    return logsumexp(logs - logsumexp(by_proposal, axis=0, b=shares), axis=0)
 
 
 def _safe(log_densities: LogDensities, parameters: Any) -> ManyLogDensities:
@@ -364,10 +370,39 @@ def _mode(
     return mode, axes, level
 
 
-def _in_more(num_axes: int, shift: Float[Array, ""]) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-    """Points, and logs of their weights."""
-    golden = np.roots([1.0, *np.zeros(num_axes - 1), -1.0, -1.0]).real.max()  # of d + 1 dimensions
-    lattice = np.outer(np.arange(IN_MORE), golden ** -np.arange(1.0, num_axes + 1))
-    shares = jnp.clip(jnp.mod(lattice + jnp.mod(1e4 * shift * SHIFTS[:num_axes], 1), 1), 1e-9, 1 - 1e-9)
-    points = (2 * shares - 1) / jnp.sqrt(2 * shares * (1 - shares))
-    return points, (1.5 * jnp.log1p(points**2 / 2) + 0.5 * np.log(8)).sum(1) - np.log(IN_MORE)
+class _Proposal(NamedTuple):
+    """Products of Student's t of two degrees of freedom along orthogonal axes, one for each density.
+
+    Attributes:
+        center: of each.
+        axes: (C, coordinates, axes), as long as the scales along them.
+    """
+
+    center: Float[Array, "C d"]
+    axes: Float[Array, "C d d"]
+
+    def points(self, number: int, shift: Float[Array, ""]) -> Float[Array, "m C d"]:
+        """Quantiles at a lattice that is shifted."""
+        num_axes = self.center.shape[1]
+        golden = np.roots([1.0, *np.zeros(num_axes - 1), -1.0, -1.0]).real.max()  # of d + 1 dimensions
+        lattice = np.outer(np.arange(number), golden ** -np.arange(1.0, num_axes + 1))
+        shares = jnp.clip(jnp.mod(lattice + jnp.mod(1e4 * shift * SHIFTS[:num_axes], 1), 1), 1e-9, 1 - 1e-9)
+        nodes = (2 * shares - 1) / jnp.sqrt(2 * shares * (1 - shares))
+        return self.center + jnp.einsum("cij,mj->mci", self.axes, nodes)
+
+    def log_density(self, points: Float[Array, "m C d"]) -> Float[Array, "m C"]:
+        """Log densities at points."""
+        lengths = jnp.linalg.norm(self.axes, axis=1)
+        nodes = jnp.einsum("cij,mci->mcj", self.axes / lengths[:, None] ** 2, points - self.center)
+        return -(1.5 * jnp.log1p(nodes**2 / 2) + 0.5 * np.log(8) + jnp.log(lengths)).sum(-1)
+
+    def adapted(self, points: Float[Array, "m C d"], log_weights: Float[Array, "m C"]) -> "_Proposal":
+        """The proposal about the mean and the covariance of weighted points; the same where all weights are zero."""
+        weights = jnp.exp(log_weights - logsumexp(log_weights, axis=0))
+        mean = jnp.einsum("mc,mci->ci", weights, points)
+        sizes, vectors = jnp.linalg.eigh(jnp.einsum("mc,mci,mcj->cij", weights, points - mean, points - mean))
+        axes = vectors * jnp.sqrt(sizes)[:, None, :]
+        is_known = jnp.isfinite(axes).all((1, 2)) & (sizes > 1e-12 * sizes.max(-1, keepdims=True)).all(-1)
+        return _Proposal(
+            jnp.where(is_known[:, None], mean, self.center), jnp.where(is_known[:, None, None], axes, self.axes)
+        )

@@ -2,6 +2,8 @@
 
 import jax
 import numpy as np
+import pytest
+import scipy.special
 from jax import numpy as jnp
 from jax.scipy import stats
 
@@ -97,3 +99,56 @@ def test_points_in_more_dimensions_are_unbiased_and_independent_at_other_shifts(
     assert 1e-4 < ratios.std() < 0.02
     close(ratios.mean(), 1.0, atol=4 * ratios.std() / 8)
     assert abs(np.corrcoef(ratios[1:], ratios[:-1])[0, 1]) < 0.5
+
+
+# log densities of two coordinates, and how well their integrals are known at any shift of the lattice
+IN_TWO = {
+    "normal": (lambda a, u: stats.norm.logpdf(a) + stats.norm.logpdf(u) + stats.norm.logpdf(3.0, a + 2 * u, 0.5), 0.01),
+    "logs of half-normal": (
+        lambda a, u: (
+            stats.norm.logpdf(jnp.exp(a))
+            + a
+            + stats.norm.logpdf(jnp.exp(u))
+            + u
+            + stats.norm.logpdf(1.0, jnp.exp(a) - jnp.exp(u), 0.5)
+        ),
+        0.02,
+    ),
+    "log of an exponential, logit of a uniform": (
+        lambda a, u: (
+            a
+            - jnp.exp(a)
+            - jnp.logaddexp(0, u)
+            - jnp.logaddexp(0, -u)
+            + stats.norm.logpdf(2.0, jnp.exp(a) + 3 / (1 + jnp.exp(-u)), 0.5)
+        ),
+        0.02,
+    ),
+    "heavy tails": (
+        lambda a, u: stats.t.logpdf(a, 3) + stats.t.logpdf(u, 3) + stats.norm.logpdf(8.0, a + u, 0.5),
+        0.02,
+    ),
+    "product": (lambda a, u: stats.norm.logpdf(a) + stats.norm.logpdf(u) + stats.norm.logpdf(2.0, a * u, 0.5), 0.06),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("heavy tails", "product") else pytest.param(name, marks=pytest.mark.slow) for name in IN_TWO],
+)
+def test_integrals_over_two_coordinates_are_as_near_as_is_said(name):
+    log_density, most_error = IN_TWO[name]
+    line = np.linspace(-60, 60, 2401)
+    with jax.enable_x64(True):
+        on_grid = np.asarray(log_density(line[:, None], line))
+        integrals = jax.jit(jax.vmap(lambda shift: log_integrals(lambda _, x: log_density(*x.T), {}, 1, 2, shift)[0]))
+        found = np.asarray(integrals(np.linspace(0.0, 1.0, 40)))
+    expected = scipy.special.logsumexp(on_grid) + 2 * np.log(line[1] - line[0])
+    close(np.exp(found - expected), 1.0, atol=most_error)
+
+
+def test_the_integral_of_a_density_that_is_zero_at_all_points_is_zero():
+    with jax.enable_x64(True):
+        assert (
+            np.asarray(jax.jit(lambda: log_integrals(lambda _, x: jnp.log(0.0 * x[:, 0]), {}, 1, 2, 0.0))()) == -np.inf
+        )
