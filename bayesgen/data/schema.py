@@ -95,7 +95,7 @@ class Schema:
         _set(self, "categories", categories)
         if self.classes is not None:
             _set(self, "classes", declared_values(self.classes, "classes"))
-            if self.classes != ONE_COMPONENT:
+            if len(self.classes) > 1 or self.classes != ONE_COMPONENT:  # durations are not compared with numbers
                 check_num_classes(self.classes)
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
             _set(self, "columns", text_names(self.columns))

@@ -29,8 +29,8 @@ _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _PICKLING = {"__reduce__", "__reduce_ex__", "__getstate__"}
 _PLAIN = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
 _JITTED = type(jax.jit(lambda: None))
-# Attributes that Python and its library set on classes, of which none is read by what a class does.
-_NAMING = {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"}
+# Attributes that Python, its library and NumPyro set on classes, of which none is read by what a class does.
+_NAMING = {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__signature__"}
 _LAYOUT = {"__dict__", "__weakref__", "__slotnames__"}
 _TYPING = {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__classdictcell__"}
 _GENERIC = {"__orig_bases__", "__parameters__", "__type_params__", "__protocol_attrs__", "__abstractmethods__"}

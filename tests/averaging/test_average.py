@@ -423,7 +423,7 @@ def test_wrong_arguments_are_refused(fits, data):
     for message, call in {
         "weights must be": lambda: bg.average(fits, weights="loo"),
         "nothing to average": lambda: bg.average([]),
-        "give X= and y= to fit": lambda: bg.average([fits[0], STRUCTURES[1]]),
+        "is a model, not a fit: give X=, and y=": lambda: bg.average([fits[0], STRUCTURES[1]]),
         "give X= and y=.": lambda: bg.average(fits, weights="stacking"),
         "prior must hold 4": lambda: bg.average(fits, prior=[1, 2]),
         "takes no prior": lambda: bg.average(fits, [1, 2, 3, 4], "stacking", X=data[0], y=data[1]),
