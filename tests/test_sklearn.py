@@ -157,6 +157,37 @@ def test_declarations_hold_at_every_door(door):
         DOORS[door](y, bg.Schema(classes=["setosa", "versicolor"]))
 
 
+EXACT = [(bg.Exact(), bg.BMA())]
+COMPARING = {
+    "compare": lambda X, y, schema: bg.compare(bg.NaiveBayes(), X, y, X, y, methods=EXACT, schema=schema),
+    "study": lambda X, y, schema: bg.study(
+        bg.NaiveBayes(), X, y, sizes=(50,), repeats=1, pairs=EXACT, per_class=False, schema=schema
+    ),
+    "prequential": lambda X, y, schema: bg.prequential(bg.NaiveBayes(), X, y, schema=schema),
+}
+
+
+@pytest.mark.parametrize("verb", COMPARING)
+def test_declarations_hold_where_answers_are_compared(verb):
+    """The declared class has no rows, and a cell that is none of the declared categories is taken for missing."""
+    X, y = WITH_CODES.assign(code=np.where(SPECIES == 2, 7, WITH_CODES.code)), np.array(["a", "b", "c"])[SPECIES]
+    declared = {"kinds": {"code": "categorical"}, "categories": {"code": [2, 1, 0]}}
+    with pytest.warns(bg.BayesgenWarning, match="code"):
+        compared = COMPARING[verb](X, y, bg.Schema(**declared, classes=["c", "a", "b", "unseen"], unknown="missing"))
+    if verb == "compare":
+        assert {"p[unseen]"} <= set(compared.predictions.columns)
+    elif verb == "study":
+        assert np.isfinite(compared.table["log_score"]).all()
+        with pytest.raises(bg.DataError, match=r"'unseen' has 0.*per_class=False"):
+            bg.study(bg.NaiveBayes(), IRIS, y, pairs=EXACT, schema=bg.Schema(classes=["c", "a", "b", "unseen"]))
+    else:
+        np.testing.assert_allclose(compared.log_scores[0], np.log(1 / 4), rtol=1e-12)
+    with pytest.raises(bg.DataError, match="'code'"):
+        COMPARING[verb](X, y, bg.Schema(**declared))
+    with pytest.raises(bg.DataError, match="'c'"):
+        COMPARING[verb](X, y, bg.Schema(**declared, classes=["a", "b"], unknown="missing"))
+
+
 @pytest.mark.parametrize("method", ["exact", "map"])
 @pytest.mark.parametrize(
     "estimator",

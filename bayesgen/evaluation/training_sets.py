@@ -185,7 +185,8 @@ def _check_sizes(counts: Int[np.ndarray, " K"], names: Sequence[Any], sizes: Seq
         ]
         if short:
             of_each = " of each class" if len(names) > 1 else ""
-            raise DataError(f"Size {size} takes {size} rows{of_each}, and {', '.join(short)}. Give smaller sizes.")
+            remedy = "Give smaller sizes" if counts.all() else "Count the rows of all classes together, per_class=False"
+            raise DataError(f"Size {size} takes {size} rows{of_each}, and {', '.join(short)}. {remedy}.")
         rest = int(counts.sum()) - size * len(names)
         if rest < left:
             raise DataError(
