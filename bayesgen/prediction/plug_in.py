@@ -7,7 +7,7 @@ import numpy as np
 
 from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
-from bayesgen.fitting import FALL_AT_MEAN, Fit, HiddenStates
+from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At
 from bayesgen.typing import Int
 
@@ -49,13 +49,13 @@ class PlugIn(Rule):
         """Smoothed probabilities of hidden states at the process, and the most probable paths."""
         return states_of_process(fit, rows, site, lengths, self.at, self.answer(fit, rows))
 
-    def caution(self, fit: Fit) -> str | None:
-        if (fall := fit.attributes.get(FALL_AT_MEAN)) is None or self.at != "mean":
+    def caution(self, fall_at_mean: float) -> str | None:
+        if self.at != "mean":
             return None
         return (
-            f"At the mean of the draws the log posterior density is {fall:.3g} lower than at the lowest draw: the mean "
-            "lies between several modes, such as those of hidden units that swap places or signs, and is no probable "
-            "process. Average over the draws (BMA)."
+            f"At the mean of the draws the log posterior density is {fall_at_mean:.3g} lower than at the lowest draw: "
+            "the mean lies between several modes, such as those of hidden units that swap places or signs, and is "
+            "no probable process. Average over the draws (BMA)."
         )
 
     def remedy(self, fit: Fit) -> str:

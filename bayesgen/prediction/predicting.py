@@ -10,7 +10,7 @@ import numpy as np
 from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
 from bayesgen.describe import shortened
 from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, keywords_stated, warn
-from bayesgen.fitting import Fit, FitBatch, Trained
+from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.runtime import interrupts_kept, requested, used
 from bayesgen.typing import Data, Int
@@ -85,7 +85,8 @@ def answer(fit: Any, rule: Rule, X: Data) -> Any:
     table = read_table(X, least_rows=0)
     prediction = answer_of_rows(fit, rule, table)
     warn_of_unknown(table.unknown_cells)
-    if isinstance(fit, Fit) and (caution := rule.caution(fit)):
+    fall_at_mean = fit.attributes.get(FALL_AT_MEAN) if isinstance(fit, Fit) else None
+    if fall_at_mean is not None and (caution := rule.caution(fall_at_mean)):
         warn(caution)
     if not isinstance(prediction, ClassPrediction):
         return prediction

@@ -41,8 +41,8 @@ class Rule(abc.ABC):
         """The hidden states of sequences of these lengths: see `Fit.states`."""
         raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
 
-    def caution(self, fit: Fit) -> str | None:
-        """A sentence about the whole answer that predictions warn of once."""
+    def caution(self, fall_at_mean: float) -> str | None:
+        """A sentence that predictions warn of once, where the log density at the mean of draws is so far below all."""
         return None
 
     def remedy(self, fit: Fit) -> str:
