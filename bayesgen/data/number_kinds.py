@@ -34,8 +34,10 @@ class Numbers(Kind):
 
     def check_decodable(self, column: str, values: Num[np.ndarray, "n ..."]) -> None:
         """DataError: the first number that breaks the rule of the kind, by row."""
-        wrong = np.zeros(values.shape, bool) if self.rule is None else ~self.rule.holds(values)
-        if self.rule is not None and wrong.any():
+        if self.rule is None:
+            return
+        wrong = ~self.rule.holds(values)
+        if wrong.any():
             row = int(np.argwhere(wrong)[0, 0])
             raise DataError(f"Column {column!r}: {values[wrong][0]:g} in row {row} is not {self.rule.words}.")
 

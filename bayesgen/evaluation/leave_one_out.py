@@ -218,7 +218,7 @@ def _training_rows(fit: Fit, table: Table) -> Rows:
     return encoded_rows(fit.concrete, fit.schema, table)
 
 
-FEWEST_DRAWS = 25  # a fifth of which are as many as a tail takes
+LEAST_DRAWS = 25  # a fifth of which are as many as a tail takes
 
 
 def _why_not_weighted(response: Response | None, rule: Rule, num_draws: int) -> str | None:
@@ -227,7 +227,7 @@ def _why_not_weighted(response: Response | None, rule: Rule, num_draws: int) -> 
         return f"{rule!r} does not average over draws"
     if response is not None and response.is_parent:
         return f"log p(x) is an integral over {response.site!r}, from which attributes are made"
-    return None if num_draws >= FEWEST_DRAWS else f"there are {num_draws}, and tails take {FEWEST_DRAWS} at least"
+    return None if num_draws >= LEAST_DRAWS else f"there are {num_draws}, and tails take {LEAST_DRAWS} at least"
 
 
 def _by_draws(fit: Fit, rows: Rows, rule: Rule, refit: bool) -> LeaveOneOut:
