@@ -81,6 +81,10 @@ class RelativeFactor(LowerCholeskyTransform):
 class Unwhitening(LowerCholeskyAffine):
     """The map x -> loc + inv(W) x, for a lower-triangular matrix W in place of `scale_tril`."""
 
+    def __init__(self, loc: Float[Array, "*K D"], scale_tril: Float[Array, "*K D D"]) -> None:
+        # NumPyro 0.21's own takes one matrix alone, and no batch of them.
+        self.loc, self.scale_tril = loc, scale_tril
+
     def __call__(self, x: Float[Array, "*K D"]) -> Float[Array, "*K D"]:
         return self.loc + solve_triangular(self.scale_tril, x[..., None], lower=True)[..., 0]
 
@@ -90,7 +94,7 @@ class Unwhitening(LowerCholeskyAffine):
     def log_abs_det_jacobian(
         self, x: Float[Array, "*K D"], y: Float[Array, "*K D"], intermediates: None = None
     ) -> Float[Array, "*K"]:
-        return -super().log_abs_det_jacobian(x, y)
+        return jnp.broadcast_to(-log_diagonal(self.scale_tril), x.shape[:-1])
 
 
 class ToWhitening(CholeskyTransform):
