@@ -8,7 +8,7 @@ import numpy as np
 import numpyro.infer
 
 import bayesgen as bg
-from bayesgen.program import OfStatistics, Prior, ProgramDensity
+from bayesgen.program import LogPriorKind, ProgramDensity, StatisticsTerm
 from bayesgen.solvers.sampler import sample_chains
 
 from . import gda
@@ -59,7 +59,7 @@ def _kernels(num_chains, bound, repeats):
     problem = gda.iris()
     summaries = bg.summarize(bg.GaussianDiscriminant(), problem.X, problem.y)
     density = ProgramDensity(
-        summaries.model.bind(summaries.scaled_schema), (OfStatistics(summaries.statistics),), Prior.SITES
+        summaries.model.bind(summaries.scaled_schema), (StatisticsTerm(summaries.statistics),), LogPriorKind.SITES
     )
     method = bg.NUTS(num_samples=100)
     whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).density

@@ -19,10 +19,10 @@ from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import ParameterArrays, Point
 from bayesgen.program import (
-    OfRows,
-    OfStatistics,
     ProgramDensity,
     Response,
+    RowsTerm,
+    StatisticsTerm,
 )
 from bayesgen.records import record
 from bayesgen.runtime import placed
@@ -183,7 +183,7 @@ def response_fit(method: JointMethod, problem: ProgramProblem, response: Respons
     if response.is_only_attribute(rows):  # then x is given, and the joint density is that of y given x
         return search.at(joint.posterior.parameters, {})
     without = data.model.summarize(data.schema, response.without(rows))
-    terms = OfStatistics(statistics.padded()), OfStatistics(without.padded(), sign=-1)
+    terms = StatisticsTerm(statistics.padded()), StatisticsTerm(without.padded(), sign=-1)
     density = ProgramDensity(problem.program, terms, method.prior)
     return search.fit(
         density.cost,
@@ -264,7 +264,7 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     rows = rows_with_labels(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
-    density = ProgramDensity(problem.program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
+    density = ProgramDensity(problem.program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
 
     def about(objective: Whitened, found: Optimum) -> dict[str, Any]:
@@ -287,8 +287,8 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     everything = [dataclasses.replace(rows, labels=None)]
     if statistics.unlabelled is not None:
         everything.append(statistics.unlabelled)
-    labels = ProgramDensity(program, (OfRows(padded_rows(rows), given_attributes=True),), method.prior)
-    attributes = ProgramDensity(program, (OfRows(padded_rows(joined_rows(everything))),))
+    labels = ProgramDensity(program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
+    attributes = ProgramDensity(program, (RowsTerm(padded_rows(joined_rows(everything))),))
     search = Refinement(method, problem, joint, _complete(problem, statistics, joint))
     variance = np.asarray(coupling**2 * search.statistics.total_weight)
     return search.fit(

@@ -18,7 +18,7 @@ import scipy.optimize
 import scipy.special
 
 from bayesgen.data import Rows
-from bayesgen.program import Prior, Program, ProgramDensity, program_table, slope_along, slopes_of_log_odds
+from bayesgen.program import LogPriorKind, Program, ProgramDensity, program_table, slope_along, slopes_of_log_odds
 from bayesgen.runtime import CACHE_ROWS, EQUAL_DENSITIES, over_chunks
 from bayesgen.solvers import Optimum, Status, evaluator_of
 from bayesgen.statistics import padded_rows
@@ -124,16 +124,16 @@ class LogOddsSlopes:
     @property
     def _without_prior(self) -> Bool[np.ndarray, " D"]:
         """Coordinates on which the prior does not depend; all of them where it does not count."""
-        if self.density.prior is Prior.NONE:
+        if self.density.prior is LogPriorKind.NONE:
             return np.ones(len(self.vector), bool)
         moves = np.random.default_rng(0).normal(size=(3, len(self.vector))) * self.widths
-        gradients = evaluator_of(self.density.given()).gradients(self.vector + moves)
+        gradients = evaluator_of(self.density.with_terms()).gradients(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
 
 
 def unless_separable(density: ProgramDensity, rows: Rows | None, optimum: Optimum) -> Optimum:
     """The optimum of a likelihood of nothing but labels, its status `SEPARABLE` where classes are."""
-    if rows is None or density.program.attributes or density.prior is not Prior.NONE:
+    if rows is None or density.program.attributes or density.prior is not LogPriorKind.NONE:
         return optimum
     slopes = LogOddsSlopes.at(density, rows, optimum.vector, np.ones(len(optimum.vector)))
     direction = slopes.separation()

@@ -16,7 +16,7 @@ from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, OfStatistics, Prior, ProgramDensity, dispersed_starts
+from bayesgen.program import PRIOR_STARTS, LogPriorKind, ProgramDensity, StatisticsTerm, dispersed_starts
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
@@ -66,9 +66,9 @@ class JointMethod(Method, abc.ABC):
         return "posterior density" if self.has_prior else "likelihood"
 
     @property
-    def prior(self) -> Prior:
+    def prior(self) -> LogPriorKind:
         """The log prior density that is added to log-likelihoods: in the coordinates that are reported, or none."""
-        return Prior.PARAMETERS if self.has_prior else Prior.NONE
+        return LogPriorKind.PARAMETERS if self.has_prior else LogPriorKind.NONE
 
     def refusal(self, problem: ProgramProblem) -> str | None:
         """Continuous latents of each row: a maximum over them says nothing of the rest."""
@@ -127,7 +127,7 @@ class JointMethod(Method, abc.ABC):
         """The density that a joint fit of a program maximises."""
         if statistics is problem.data.statistics and statistics.unlabelled is None:
             return ProgramDensity(problem.program, problem.log_likelihoods, self.prior)
-        data = OfStatistics(statistics.padded(), hard=self.assignment == "hard")
+        data = StatisticsTerm(statistics.padded(), hard=self.assignment == "hard")
         return ProgramDensity(problem.program, (data,), self.prior)
 
     def _by_search(self, problem: ProgramProblem, statistics: SufficientStatistics) -> Point:
@@ -166,7 +166,7 @@ class JointMethod(Method, abc.ABC):
         others = dispersed_starts(density.program, problem.seed, max(PRIOR_STARTS, num_searches))
         if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
             others = others[1:]
-        of_complete = (density.given(OfStatistics(each.padded())) for each in complete)
+        of_complete = (density.with_terms(StatisticsTerm(each.padded())) for each in complete)
         # densities of complete data seldom have several maxima: two starts
         tops = [climb(evaluator_of(each), others[:2])[0].vector[None] for each in of_complete]
         starts = np.concatenate([*tops, others])

@@ -23,7 +23,7 @@ from bayesgen.posteriors import (
 )
 from bayesgen.program import (
     GenerativeProgram,
-    Prior,
+    LogPriorKind,
     ProgramDensity,
     WithRowLatents,
     dispersed_starts,
@@ -160,7 +160,7 @@ class NUTS(Method):
         if problem.samples_rows:
             density = WithRowLatents.of(moving, statistics)
         else:
-            density = ProgramDensity(moving, problem.log_likelihoods, Prior.SITES)
+            density = ProgramDensity(moving, problem.log_likelihoods, LogPriorKind.SITES)
         if density.dimension == 0:
             raise FitError("NUTS has nothing to sample: the model has no continuous latent site. Use Exact().")
         return density, moving, start
@@ -353,7 +353,7 @@ def fall_at_mean(
         mean: of the parameters.
         sites: latent site of the program -> (chain, draw, ...).
     """
-    density = ProgramDensity(program, problem.log_likelihoods, Prior.SITES)
+    density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
     lowest = np.unravel_index(np.argmax(stats["potential_energy"]), stats["potential_energy"].shape)
     with jax.enable_x64(True):
         points = mean, program.parameters_of({name: value[lowest] for name, value in sites.items()})

@@ -17,9 +17,9 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined, chunk_table
 from bayesgen.program import (
     ConcreteModel,
+    CrossProductsTerm,
     GenerativeProgram,
     LogLikelihood,
-    OfCrossProducts,
     log_likelihoods,
     repeated_rows,
     row_statistics,
@@ -132,7 +132,7 @@ class ProgramProblem(Problem[Fit]):
     @property
     def about_products(self) -> dict[str, Any]:
         """Attributes of a fit: the sites that are compressed to cross products, if any are."""
-        names = tuple(term.site for term in self.log_likelihoods if isinstance(term, OfCrossProducts))
+        names = tuple(term.site for term in self.log_likelihoods if isinstance(term, CrossProductsTerm))
         return {"cross_products": names} if names else {}
 
     def result(self, method: "Method", posterior: Posterior, attributes: dict[str, Any] | None = None) -> Fit:

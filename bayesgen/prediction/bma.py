@@ -8,7 +8,7 @@ from bayesgen.data import Rows, RowsLike
 from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At
-from bayesgen.program import WHOLE
+from bayesgen.program import ALL_DRAWS
 from bayesgen.runtime import check_seed
 from bayesgen.typing import Float, Int, Seed
 
@@ -103,7 +103,7 @@ class BMA(Rule):
         log_probabilities, log_marginal = normalize(mean)
 
         def table_of(places: Int[np.ndarray, " m"]) -> Float[np.ndarray, "draws m K"]:
-            return np.moveaxis(fit.reduce_draws(rows.take(places), WHOLE)[0]["log_joint"], 1, 0)
+            return np.moveaxis(fit.reduce_draws(rows.take(places), ALL_DRAWS)[0]["log_joint"], 1, 0)
 
         k, is_robust = tail_indices(table_of, mean, effective, size)
         unseen = np.any(effective < 20, axis=1, keepdims=True)

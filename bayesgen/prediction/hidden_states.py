@@ -12,7 +12,7 @@ from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import MATCHED_ROWS, At, ProcessPosterior, chains_joined, matching_orders
 from bayesgen.predictives import GridPredictive
 from bayesgen.program import (
-    WHOLE,
+    ALL_DRAWS,
     ResponseValues,
     are_exchangeable,
     average_states,
@@ -133,7 +133,7 @@ def _weights(
     if not weighted:
         return np.full((rows.num_rows, num_draws, max(1, len(fit.classes))), 1 / num_draws), response
     if table is None:
-        table = fit.reduce_draws(rows, WHOLE)[0]["log_joint"]
+        table = fit.reduce_draws(rows, ALL_DRAWS)[0]["log_joint"]
     with np.errstate(invalid="ignore"):
         return np.asarray(scipy.special.softmax(table, axis=1)), response
 

@@ -1,13 +1,13 @@
 """Generative programs: NumPyro functions that make data, and what can be computed from them."""
 
 from .arbitrary import center_and_scale
-from .cross_products import OfCrossProducts, log_likelihoods
+from .cross_products import CrossProductsTerm, log_likelihoods
 from .density import (
     LogLikelihood,
-    OfRows,
-    OfStatistics,
-    Prior,
+    LogPriorKind,
     ProgramDensity,
+    RowsTerm,
+    StatisticsTerm,
     free_vector,
     log_density_of_sites,
     slope_along,
@@ -26,7 +26,7 @@ from .hidden_states import (
     states_at,
 )
 from .joint import (
-    WHOLE,
+    ALL_DRAWS,
     Reduction,
     finite_reference,
     log_joint_draws,
@@ -47,17 +47,15 @@ from .starts import PRIOR_STARTS, dispersed, dispersed_starts
 from .structure import Plan, Program
 
 __all__ = [
+    "ALL_DRAWS",
     "PRIOR_STARTS",
-    "WHOLE",
     "ConcreteModel",
+    "CrossProductsTerm",
     "GenerativeProgram",
     "LogLikelihood",
+    "LogPriorKind",
     "Model",
-    "OfCrossProducts",
-    "OfRows",
-    "OfStatistics",
     "Plan",
-    "Prior",
     "Program",
     "ProgramDensity",
     "PytreeFunction",
@@ -65,6 +63,8 @@ __all__ = [
     "Reduction",
     "Response",
     "ResponseValues",
+    "RowsTerm",
+    "StatisticsTerm",
     "WithRowLatents",
     "are_exchangeable",
     "at_free",

@@ -16,7 +16,7 @@ from bayesgen.runtime import CACHE_ROWS, LEAST_ROWS, chunks, in_threads
 from bayesgen.statistics import Moments, SufficientStatistics, Summary
 from bayesgen.typing import Array, Float, Int
 
-from .density import LogLikelihood, OfStatistics
+from .density import LogLikelihood, StatisticsTerm
 from .evaluation import Evaluation, evaluate
 from .separable import BLOCK
 from .structure import Arrays, Means, Program
@@ -31,7 +31,7 @@ FAR = 10.0  # coefficients of a row that had better be in the basis
 
 
 @record
-class OfCrossProducts(LogLikelihood):
+class CrossProductsTerm(LogLikelihood):
     """Log-likelihood of a normal site with means that are linear in those of few rows.
 
     Attributes:
@@ -50,7 +50,7 @@ class OfCrossProducts(LogLikelihood):
     def covariates(self) -> Arrays:
         return self.rows.covariates
 
-    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+    def log_prob(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         rows = self.rows
         few = evaluate(program, evaluation.latents, rows.codes, rows.values, rows.covariates)
         normal, factor = few.compressed(self.site).parameters, few.scale(self.site)
@@ -79,10 +79,10 @@ def log_likelihoods(program: Program, statistics: SufficientStatistics) -> tuple
         products = {name: _of_site(program, name, rows) for name in rowwise}
         found = {name: of_site for name, of_site in products.items() if of_site is not None}
     kept = statistics if len(found) < len(rowwise) else dataclasses.replace(statistics, rows=None)
-    return OfStatistics(kept.padded(), apart=tuple(found)), *found.values()
+    return StatisticsTerm(kept.padded(), excluded_sites=tuple(found)), *found.values()
 
 
-def _of_site(program: Program, site: str, rows: Rows) -> OfCrossProducts | None:
+def _of_site(program: Program, site: str, rows: Rows) -> CrossProductsTerm | None:
     """The cross products of a site; None where it has none, or so many that the rows cost less."""
     counts = rows.frequencies > 0
     if site in rows.observed:
@@ -178,7 +178,7 @@ def _products(
     site: str,
     rows: Rows,
     most: int,
-) -> OfCrossProducts | None:
+) -> CrossProductsTerm | None:
     """The cross products of all rows; None where these have no basis of so many rows.
 
     Neither are there any where the means at latents that did not choose the basis are not those that it gives.
@@ -210,7 +210,7 @@ def _products(
             return None
         if not others:
             few = dataclasses.replace(rows.take(basis.places), observed={}, weights=None)
-            return OfCrossProducts(
+            return CrossProductsTerm(
                 few, np.moveaxis(reference, 0, -1), functools.reduce(Moments._merged, summaries), site
             )
         for other in others:

@@ -35,7 +35,7 @@ class LogLikelihood(abc.ABC):
         """Covariates of some rows."""
 
     @abc.abstractmethod
-    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+    def log_prob(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         """The log-likelihood at an evaluated program (run at the K classes)."""
 
     @abc.abstractmethod
@@ -58,7 +58,7 @@ class LogLikelihood(abc.ABC):
 
 
 @record
-class OfStatistics(LogLikelihood):
+class StatisticsTerm(LogLikelihood):
     """Log-likelihood of the attributes and labels of rows, by their statistics.
 
     Missing labels are marginalised.
@@ -67,19 +67,19 @@ class OfStatistics(LogLikelihood):
         statistics: the data.
         hard: whether rows without labels count by their most probable class alone.
         sign: -1 where it is subtracted.
-        apart: sites without statistics that other terms stand for, in rows with labels.
+        excluded_sites: sites without statistics that other terms stand for, in rows with labels.
     """
 
     statistics: SufficientStatistics
     hard: bool = static(default=False)
     sign: int = static(default=1)
-    apart: tuple[str, ...] = static(default=())
+    excluded_sites: tuple[str, ...] = static(default=())
 
     @property
     def covariates(self) -> Arrays:
         return self.statistics.covariates
 
-    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+    def log_prob(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         weights, rows = self.statistics.class_weights, self.statistics.unlabelled
         total = jnp.where(weights > 0, weights * log_class_probs(program, evaluation), 0.0).sum()
         for name, _ in program.plan.compressed:
@@ -87,7 +87,7 @@ class OfStatistics(LogLikelihood):
             scale = evaluation.scale(name)
             total += part if scale is None else scale * part
         if self.statistics.rows is not None:
-            total += _of_labelled(program, evaluation.latents, self.statistics.rows, self.apart)
+            total += _of_labelled(program, evaluation.latents, self.statistics.rows, self.excluded_sites)
         if rows is not None:
             table = log_joint_of(program, evaluation, rows)
             total += _weighted(rows, table.max(1) if self.hard else logsumexp(table, axis=1))
@@ -138,7 +138,7 @@ def _weighted(rows: Rows, of_rows: Float[Array, " n"]) -> Float[Array, ""]:
 
 
 @record
-class OfRows(LogLikelihood):
+class RowsTerm(LogLikelihood):
     """Log-likelihood of the attributes of rows, labels marginalised, or of the labels given the attributes.
 
     log p(y | x, Q) is computed as -log(1 + sum over the other classes k of p(x, k | Q) / p(x, y | Q)), which keeps the
@@ -156,7 +156,7 @@ class OfRows(LogLikelihood):
     def covariates(self) -> Arrays:
         return self.rows.covariates
 
-    def at(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
+    def log_prob(self, program: Program, evaluation: Evaluation) -> Float[Array, ""]:
         """The sum over rows, chunk by chunk; the backward pass computes each chunk again."""
         rows = self.rows
         cells = (math.prod(np.shape(values)[1:]) for values in rows.values.values())
@@ -191,7 +191,7 @@ class OfRows(LogLikelihood):
         return True
 
 
-class Prior(enum.Enum):
+class LogPriorKind(enum.Enum):
     """The log prior density that is added to log-likelihoods."""
 
     NONE = enum.auto()
@@ -213,7 +213,7 @@ class ProgramDensity(LogDensity):
 
     program: Program
     terms: tuple[LogLikelihood, ...]
-    prior: Prior = static(default=Prior.NONE)
+    prior: LogPriorKind = static(default=LogPriorKind.NONE)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """The sum of the terms and the log prior density."""
@@ -223,7 +223,7 @@ class ProgramDensity(LogDensity):
         """The log density at one of a few vectors, for which nothing is compiled. Inside float64."""
         return float(_log_density.by_numpy(self, vector))
 
-    def given(self, *terms: LogLikelihood) -> Self:
+    def with_terms(self, *terms: LogLikelihood) -> Self:
         """The same density of other data."""
         return copied(self, terms=terms)
 
@@ -327,10 +327,10 @@ def _slopes_by_row(
 def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
     program = density.program
     evaluation = _at(program, vector, density.terms[0].covariates if density.terms else {})
-    total = sum((term.at(program, evaluation) for term in density.terms), start=jnp.zeros(()))
-    if density.prior is Prior.SITES:
+    total = sum((term.log_prob(program, evaluation) for term in density.terms), start=jnp.zeros(()))
+    if density.prior is LogPriorKind.SITES:
         return total + evaluation.log_prior + evaluation.log_jacobian
-    if density.prior is Prior.PARAMETERS:
+    if density.prior is LogPriorKind.PARAMETERS:
         log_prior = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
         # nearer to a pole the prior of a program of one's own is unbounded, and its likelihood, computed from values,
         # constant
@@ -373,9 +373,9 @@ def log_density_of_sites(
     program: Program, latents: Arrays, statistics: SufficientStatistics | None = None
 ) -> Float[Array, ""]:
     """Log joint density of constrained latents and of data, if any, in the coordinates of the program's sites."""
-    data = None if statistics is None else OfStatistics(statistics)
+    data = None if statistics is None else StatisticsTerm(statistics)
     evaluation = evaluate_classes(program, latents, {} if data is None else data.covariates)
-    return evaluation.log_prior + (0.0 if data is None else data.at(program, evaluation))
+    return evaluation.log_prior + (0.0 if data is None else data.log_prob(program, evaluation))
 
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)

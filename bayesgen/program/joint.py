@@ -237,7 +237,7 @@ def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.n
     size = math.ceil(num_draws / num_batches)
     whole = {name: pad(np.asarray(value), num_batches * size) for name, value in latents.items()}
     batches = {name: value.reshape(num_batches, size, *value.shape[1:]) for name, value in whole.items()}
-    return np.moveaxis(reduce_draws(program, batches, rows, WHOLE)["log_joint"], 0, 1)[:num_draws]
+    return np.moveaxis(reduce_draws(program, batches, rows, ALL_DRAWS)["log_joint"], 0, 1)[:num_draws]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _draws_of_rows(tables: Float[Array, "batches K batch n"]) -> dict[str, Float
     return {"log_joint": tables.transpose(3, 0, 2, 1).reshape(num_rows, batches * size, num_classes)}
 
 
-WHOLE = Reduction(_table, _draws_of_rows, "float64")
+ALL_DRAWS = Reduction(_table, _draws_of_rows, "float64")
 
 
 def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduction) -> Any:

@@ -43,7 +43,7 @@ def check_missing(program: Program, rows: Rows, predicted: Collection[str | None
 
 
 def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
-    axes = tuple(range(-site.whole_axes, 0))
+    axes = tuple(range(-site.event_axes, 0))
     if not axes:
         return
     parts = np.asarray(observed.any(axes) & ~observed.all(axes))

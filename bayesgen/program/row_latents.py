@@ -18,7 +18,7 @@ from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
-from .density import OfStatistics, Prior, ProgramDensity
+from .density import LogPriorKind, ProgramDensity, StatisticsTerm
 from .evaluation import evaluate
 from .joint import mostly_in_threads
 from .marginal import row_draws
@@ -65,7 +65,7 @@ class WithRowLatents(LogDensity):
 
     @property
     def _of_program(self) -> ProgramDensity:
-        return ProgramDensity(self.program, (), Prior.SITES)
+        return ProgramDensity(self.program, (), LogPriorKind.SITES)
 
     @property
     def dimension(self) -> int:
@@ -82,15 +82,15 @@ class WithRowLatents(LogDensity):
         rows = dataclasses.replace(self.rows, values={**self.rows.values, **free})
         has_labels = self.statistics.rows is not None
         kept, unlabelled = (rows, None) if has_labels else (None, rows)
-        terms = (OfStatistics(dataclasses.replace(self.statistics, rows=kept, unlabelled=unlabelled)),)
-        return ProgramDensity(self.program, terms, Prior.SITES)(latents)
+        terms = (StatisticsTerm(dataclasses.replace(self.statistics, rows=kept, unlabelled=unlabelled)),)
+        return ProgramDensity(self.program, terms, LogPriorKind.SITES)(latents)
 
     @property
     def marginal(self) -> ProgramDensity | None:
         """The density of the program's latents, those of rows integrated out; None where these have several axes."""
         if self.program.structure.num_free_local != 1 or not self.program.latents:
             return None
-        return ProgramDensity(self.program, (OfStatistics(self.statistics.padded()),), Prior.SITES)
+        return ProgramDensity(self.program, (StatisticsTerm(self.statistics.padded()),), LogPriorKind.SITES)
 
     def draws_of_rows(
         self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed
@@ -141,7 +141,7 @@ class WithRowLatents(LogDensity):
 
     @property
     def has_symmetries(self) -> bool:
-        return OfStatistics(self.statistics).has_symmetries(self.program)
+        return StatisticsTerm(self.statistics).has_symmetries(self.program)
 
     @property
     def owner(self) -> Any:

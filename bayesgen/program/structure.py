@@ -47,7 +47,7 @@ class Site:
         event_shape: the shape of its event.
         axis: the instance axis among the batch axes (negative).
         discrete: whether the support is discrete.
-        whole_axes: number of last axes that form one event, whose cells are missing together or not at all.
+        event_axes: number of last axes that form one event, whose cells are missing together or not at all.
         steps: the time steps of sequences; None for other events.
         values: of a cell of a discrete latent of the row; None for other sites.
         free_event: the event shape of the unconstrained value of a continuous latent of the row; None for other sites.
@@ -57,7 +57,7 @@ class Site:
     event_shape: tuple[int, ...]
     axis: int
     discrete: bool
-    whole_axes: int = 0
+    event_axes: int = 0
     steps: TimeSteps | None = None
     values: range | None = None
     free_event: tuple[int, ...] | None = None

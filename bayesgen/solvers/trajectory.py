@@ -21,7 +21,7 @@ POSITION, MOMENTUM, GRADIENT = 0, 1, 2
 ChainVector: TypeAlias = Float[Array, "*chains D"]
 Scalar: TypeAlias = Float[Array, "*chains"]
 Flag: TypeAlias = Bool[Array, "*chains"]
-Whole: TypeAlias = Int[Array, "*chains"]
+Count: TypeAlias = Int[Array, "*chains"]
 Potential: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 
@@ -71,13 +71,13 @@ class Trajectory(NamedTuple):
     log_weights: Float[Array, "*chains 2"]
     momentum_sums: Float[Array, "*chains 2 D"]
     checkpoints: Checkpoints
-    side: Whole
-    directions: Whole
-    depth: Whole
-    leaf: Whole
+    side: Count
+    directions: Count
+    depth: Count
+    leaf: Count
     energy: Scalar
     accept_sum: Scalar
-    num_steps: Whole
+    num_steps: Count
 
 
 class Step(NamedTuple):
@@ -92,7 +92,7 @@ def begin(
     potential: Scalar,
     gradient: ChainVector,
     momentum: ChainVector,
-    directions: Whole,
+    directions: Count,
     checkpoints: Checkpoints | None = None,
 ) -> Trajectory:
     """A trajectory of one point. The arrays of checkpoints of the last one may be reused."""

@@ -7,7 +7,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.families import FixedCategorical, Scale
-from bayesgen.program import OfStatistics, Prior, ProgramDensity, free_vector
+from bayesgen.program import LogPriorKind, ProgramDensity, StatisticsTerm, free_vector
 
 close = np.testing.assert_allclose
 CLASSES, COLUMNS, VALUES = 2, 3, 5
@@ -89,7 +89,7 @@ def test_it_is_the_density_that_maximisers_see(name):
     fit = CASES[name].exact
     conjugate, program = fit.concrete.conjugate(fit.schema), fit.program
     density_of = jax.jit(
-        lambda vector: ProgramDensity(program, (OfStatistics(_no_rows(fit)),), Prior.PARAMETERS)(vector),
+        lambda vector: ProgramDensity(program, (StatisticsTerm(_no_rows(fit)),), LogPriorKind.PARAMETERS)(vector),
         compiler_options=QUICKLY,
     )
     for seed in (1, 2):

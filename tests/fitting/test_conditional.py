@@ -17,7 +17,7 @@ import bayesgen as bg
 from bayesgen.errors import FitError, ModelError
 from bayesgen.fitting import prepare
 from bayesgen.fitting.discriminative import initial_vector
-from bayesgen.program import OfRows, ProgramDensity, free_vector
+from bayesgen.program import ProgramDensity, RowsTerm, free_vector
 from bayesgen.statistics import padded_rows
 
 CONDITIONAL = bg.MLE(objective="conditional")
@@ -152,7 +152,7 @@ def test_the_density_and_its_slopes_are_those_of_the_program(own):
 
     with jax.enable_x64(True):
         vector = jnp.asarray(free_vector(program, {name: np.asarray(value) for name, value in latents.items()}))
-        density = ProgramDensity(program, (OfRows(padded_rows(rows), given_attributes=True),))
+        density = ProgramDensity(program, (RowsTerm(padded_rows(rows), given_attributes=True),))
         value, slopes = map(np.asarray, jax.jit(jax.value_and_grad(density))(vector))
         assert float(value) == pytest.approx(expected([0.0, 0.0, 0.0]), rel=1e-12)
     # d share = share (1 - share) du, d scale = scale du

@@ -14,7 +14,7 @@ from numpyro.infer.util import log_density
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import Prior, ProgramDensity
+from bayesgen.program import LogPriorKind, ProgramDensity
 from bayesgen.solvers import sampler
 from bayesgen.solvers.attempts import evaluator_by_steps
 from bayesgen.solvers.curvature import AffineMap, Whitened
@@ -317,7 +317,7 @@ def test_the_same_seed_gives_the_same_numbers(small):
 @pytest.mark.parametrize("num_chains", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
     problem = prepare(SMALL, *small)
-    density = ProgramDensity(problem.program, problem.log_likelihoods, Prior.SITES)
+    density = ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES)
     whitened = Whitened(density, AffineMap.dense(density.dimension))
     points = np.random.default_rng(0).normal(size=(5, density.dimension))
     points[2] = 1e200  # no density there, nor a gradient

@@ -223,7 +223,7 @@ def test_all_that_an_answer_tells_is_of_the_same_batches_of_draws(exact):
     spread = joint.Reduction(_spread, _largest, "float64")
     assert still.reduce_draws(rows, spread)[0].max() == 0 < fit.reduce_draws(rows, spread)[0].min()
 
-    answer, (tables, used) = bg.predict(fit, rows, rule=bg.BMA(0)), fit.reduce_draws(rows, joint.WHOLE)
+    answer, (tables, used) = bg.predict(fit, rows, rule=bg.BMA(0)), fit.reduce_draws(rows, joint.ALL_DRAWS)
     logs = np.moveaxis(tables["log_joint"], 1, 0)
     whole = fit.log_joint(rows, at="draws")
     close(logs, whole.reshape(3, 67, 3, 2)[:, 1:].reshape(198, 3, 2), rtol=1e-9)

@@ -9,7 +9,7 @@ import pytest
 from numpyro import handlers
 
 import bayesgen as bg
-from bayesgen.program import OfCrossProducts, OfStatistics, Prior, ProgramDensity, log_likelihoods
+from bayesgen.program import CrossProductsTerm, LogPriorKind, ProgramDensity, StatisticsTerm, log_likelihoods
 from bayesgen.runtime import Traced
 
 sample, normal = numpyro.sample, dist.Normal
@@ -148,8 +148,8 @@ def densities(name):
     data = bg.summarize(MADE[function], rows, labels, sample_weight=weights)
     program = data.model.bind(data.schema)
     terms = log_likelihoods(program, data.statistics)
-    of_rows = (OfStatistics(data.statistics.padded()),)
-    return [ProgramDensity(program, each, Prior.SITES) for each in (of_rows, terms)], terms
+    of_rows = (StatisticsTerm(data.statistics.padded()),)
+    return [ProgramDensity(program, each, LogPriorKind.SITES) for each in (of_rows, terms)], terms
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,7 +157,7 @@ def test_the_log_density_and_its_gradient_are_those_of_all_rows(name):
     function, rows, _, expected = CASES[name]
     with jax.enable_x64(True):
         (of_rows, of_few), terms = densities(name)
-        assert {t.site: t.rows.num_rows for t in terms if isinstance(t, OfCrossProducts)} == expected
+        assert {t.site: t.rows.num_rows for t in terms if isinstance(t, CrossProductsTerm)} == expected
         if not expected:
             return
         rng, found = np.random.default_rng(2), []

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import bayesgen as bg
 from bayesgen.errors import DataError
-from bayesgen.program import OfStatistics, Prior, ProgramDensity, log_joint_draws, program_table
+from bayesgen.program import LogPriorKind, ProgramDensity, StatisticsTerm, log_joint_draws, program_table
 from program.programs import (
     BOUND,
     ROWS,
@@ -179,7 +179,7 @@ def holed(function):
             continue
         cells = np.array(rows[name], float)
         there = rows_first(function, cells)
-        shape = there.shape[: there.ndim - site.whole_axes]
+        shape = there.shape[: there.ndim - site.event_axes]
         there[rng.random(shape) < 0.25] = np.nan
         rows[name] = cells
     return latents, rows, y
@@ -204,7 +204,7 @@ def test_densities_without_cells_have_slopes(function):
     """Reverse-mode derivatives against differences: what stands in missing places leaves no NaN in them."""
     own, (_, rows, y) = BOUND[function], holed(function)
     statistics = bg.summarize(own, rows, y).statistics.padded()
-    density = ProgramDensity(own, (OfStatistics(statistics),), Prior.SITES)
+    density = ProgramDensity(own, (StatisticsTerm(statistics),), LogPriorKind.SITES)
     rng = np.random.default_rng(23)
     with jax.enable_x64(True):
         at, direction = rng.normal(0, 0.3, (2, density.dimension))

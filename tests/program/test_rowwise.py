@@ -9,7 +9,7 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.program import OfStatistics, Prior, ProgramDensity
+from bayesgen.program import LogPriorKind, ProgramDensity, StatisticsTerm
 from bayesgen.program.rows import summarize_rows
 from bayesgen.runtime import inner_jaxprs
 from program.programs import Bound, reference_density
@@ -131,6 +131,6 @@ def test_no_row_is_decomposed(attributes):
         values = {name: np.zeros((size, *site.row_shape)) for name, site in own.structure.attributes}
         with jax.enable_x64(True):
             evidence = summarize_rows(own, own.introspection, Rows(values, labels=np.arange(size) % 3)).padded()
-            density = ProgramDensity(own, (OfStatistics(evidence),), Prior.SITES)
+            density = ProgramDensity(own, (StatisticsTerm(evidence),), LogPriorKind.SITES)
             found.append(decompositions(jax.make_jaxpr(jax.value_and_grad(density))(jnp.ones(6)).jaxpr))
     assert found[0] == found[1] and found[0] and max(found[0]) <= 3, found

@@ -11,7 +11,7 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import Prior, ProgramDensity
+from bayesgen.program import LogPriorKind, ProgramDensity
 from bayesgen.program.starts import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers import evaluator_of
 from bayesgen.solvers.attempts import laplace
@@ -68,7 +68,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     program = bg.GenerativeProgram(silent, label=None)
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
-        density = ProgramDensity(program, problem.log_likelihoods, Prior.SITES)
+        density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
         evaluator = evaluator_of(density)
         prepared = [laplace(density, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
     assert all(each.num_modes == 2 and each.reason.startswith("2 modes were found") for each in prepared)
@@ -99,7 +99,7 @@ def exposed_density(site, values, prior=gamma):
             numpyro.sample(site, SITES[site](rate, exposure))
 
     problem = prepare(bg.GenerativeProgram(exposed, label=None), {"exposure": EXPOSURE, site: np.asarray(values)})
-    return ProgramDensity(problem.program, problem.log_likelihoods, Prior.SITES)
+    return ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES)
 
 
 def test_a_count_of_zero_where_nothing_is_exposed_has_a_density_with_a_slope():
