@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.report import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
 
 YARDS = np.arange(18, 66)
 MODEL = bg.GaussianDiscriminant("tied")

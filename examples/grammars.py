@@ -27,7 +27,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.report import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
 
 CLASSES = ("mirror", "nest", "letters")
 RULES = {

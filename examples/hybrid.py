@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.report import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
 
 MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
 COUPLINGS = np.geomspace(0.03, 30, 9)

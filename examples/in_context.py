@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import bayesgen as bg
-from bayesgen.report import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
 
 LENGTH = 50
 PAIRS = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA())]

@@ -46,7 +46,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.report import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
 
 LEAST_NAMES = 20  # of a continent, of which some are for training
 TESTS = 0.2  # the share of strings that no fit sees

@@ -22,7 +22,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.report import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
 
 SETS = [[16], [60], [16, 8, 2, 64], [16, 23, 19, 20]]
 NUMBERS = range(1, 101)

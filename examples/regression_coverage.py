@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.report import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
 
 SIZES = (5, 20, 100)
 LEVELS = (0.5, 0.8, 0.95)

@@ -31,7 +31,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.report import LINES, TWO_STEP, save
+from bayesgen.evaluation import LINES, TWO_STEP, save
 
 SOFT = bg.MAP(num_starts=1)  # the start is the fit of the labelled rows
 METHODS = {

@@ -18,8 +18,7 @@ import warnings
 from collections.abc import Sequence
 
 import bayesgen as bg
-from bayesgen.evaluation import Study
-from bayesgen.report import learning_curves, save
+from bayesgen.evaluation import Study, learning_curves, save
 
 # as many rows of each class as leave ten to test on, at most
 SIZES = {

@@ -34,7 +34,6 @@ ROOMS = [
     "averaging",
     "concepts",
     "evaluation",
-    "report",
     "cli",
 ]
 GROUND = {

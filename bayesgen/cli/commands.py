@@ -35,7 +35,7 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn, warnings_told_to
-from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, study
+from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, coverage_figure, save, study
 from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import (
     GaussianDiscriminant,
@@ -44,17 +44,9 @@ from bayesgen.models import (
     NaiveBayes,
     NaiveBayesRegression,
 )
-from bayesgen.report import (
-    can_encode,
-    column_table,
-    columns_as_read,
-    coverage_figure,
-    save,
-    show,
-    show_study,
-)
 from bayesgen.runtime import interruptibly
 
+from .display import can_encode, column_table, columns_as_read, show, show_study
 from .interruption import undone_unless_finished
 from .names import CovarianceName, ModelName, TaskName
 from .options import CompareOptions, Options, StudyOptions, command_line

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from bayesgen.cli.display import show
 from bayesgen.evaluation import Answer, Comparison
 from bayesgen.evaluation.answers import Cost
 from bayesgen.prediction import ClassTarget
-from bayesgen.report import show
 
 CLASSES, SHARES = np.array(["versicolor", "virginica"]), np.array([0.25, 0.75])
 

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from bayesgen.evaluation import Answer, Comparison
+from bayesgen.cli.display import show
+from bayesgen.evaluation import Answer, Comparison, coverage_figure, save
 from bayesgen.prediction import ContinuousTarget
 from bayesgen.predictives import NormalPredictive
-from bayesgen.report import coverage_figure, save, show
 
 RNG = np.random.default_rng(5)
 MEAN = RNG.normal(100, 30, 400)
