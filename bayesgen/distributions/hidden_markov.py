@@ -365,7 +365,7 @@ def _emission_parameters(distribution: HiddenMarkov) -> dict[str, jax.Array]:
 def _likelihood(distribution: HiddenMarkov) -> HiddenMarkovLikelihood | None:
     """The likelihood, where the emissions have one that tells densities of rows."""
     conditional = read_conditional(distribution.emissions, -1)
-    if conditional is None or conditional.mask is not None or conditional.likelihood.uses_measure:
+    if conditional is None or conditional.mask is not None or conditional.likelihood.has_row_parameters:
         return None
     return HiddenMarkovLikelihood(conditional.likelihood) if conditional.likelihood.summarizes else None
 

@@ -119,18 +119,18 @@ class LinearNormal(dist.Distribution):
 class LinearNormalLikelihood(Likelihood):
     """Columns with normal noise about means that are linear in features of the row.
 
-    Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); measure: `features`, (n, *extra, F),
-    or (n, F) where all columns have the same. The summary is that of (features, y) together, y last: `Moments` whose
-    mean is (K, *extra, F + 1), for each column over the rows in which it is observed.
+    Parameters: `coefficients` (K, *extra, F), `intercept` and `scale` (K, *extra); row parameters: `features`,
+    (n, *extra, F), or (n, F) where all columns have the same. The summary is that of (features, y) together, y last:
+    `Moments` whose mean is (K, *extra, F + 1), for each column over the rows in which it is observed.
     """
 
-    uses_measure = True
+    has_row_parameters = True
     takes_squares = True
 
     def summary_of(self, sample: Sample) -> Moments:
         """Centred moments and cross products of features and column. See `Likelihood.summarize`."""
-        assert sample.measure is not None
-        parts = list(_of_blocks(sample.measure["features"], sample))
+        assert sample.row_parameters is not None
+        parts = list(_of_blocks(sample.row_parameters["features"], sample))
         xp = namespace(*(part.mean for part in parts))
         mean, scatter = (
             xp.concatenate(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True)
@@ -223,6 +223,6 @@ register(
     LinearNormal,
     LINEAR_NORMAL,
     _parameters,
-    measure=lambda distribution: {"features": distribution.features},
+    row_parameters=lambda distribution: {"features": distribution.features},
     event_dims={"features": 1, "coefficients": 1},
 )

@@ -2,7 +2,7 @@
 
 from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
-from .base import OpenFamily as OpenFamily
+from .base import LatentVariableFamily as LatentVariableFamily
 from .base import default_family as default_family
 from .base import hyperparameter_site as hyperparameter_site
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters

@@ -74,8 +74,8 @@ class Family(abc.ABC):
     """How the family models columns of this kind."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
-    near: Any = dataclasses.field(default=None, init=False)
-    """Where samplers move, as `reparametrised` keeps it: no part of the prior."""
+    reference_point: Any = dataclasses.field(default=None, init=False)
+    """Parameters about which sites are standardised for sampling. Does not change the prior."""
 
     __hash__ = content_hash
 
@@ -85,7 +85,7 @@ class Family(abc.ABC):
     def hyperparameters(self) -> dict[str, Any]:
         """Name -> value, in the constructor's order and under the names of the fields."""
         leaves, _ = field_names(type(self))
-        return {name: getattr(self, name) for name in leaves if name != "near"}
+        return {name: getattr(self, name) for name in leaves if name != "reference_point"}
 
     def replace(self, **values: Any) -> Self:
         """Return a copy with some fields replaced, unchecked."""
@@ -128,7 +128,7 @@ class Family(abc.ABC):
         if self.unresolved:
             known = (
                 "fit a model with it and ask fit.prior[block]"
-                if isinstance(self, OpenFamily)
+                if isinstance(self, LatentVariableFamily)
                 else "update with data first"
             )
             raise ModelError(
@@ -184,9 +184,9 @@ class Family(abc.ABC):
                 are negative or not finite.
         """
         rows = lone_rows(self, values)
-        cells, measure = (rows[:, -1], {"features": rows[:, :-1]}) if self.traits.features else (rows, None)
+        cells, row_parameters = (rows[:, -1], {"features": rows[:, :-1]}) if self.traits.features else (rows, None)
         shares, codes = as_weights(weights, rows.shape[0], "weights"), np.zeros(rows.shape[0], np.int64)
-        summary = self.likelihood.summarize(cells, codes, 1, shares, measure=measure).of_class(0)
+        summary = self.likelihood.summarize(cells, codes, 1, shares, row_parameters=row_parameters).of_class(0)
         if isinstance(summary, Moments):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary
@@ -390,7 +390,7 @@ class IncompleteFamily(Family, abc.ABC):
     take.
     """
 
-    why_open: ClassVar[str]
+    why_no_closed_form: ClassVar[str]
     """Why there is no closed form of incomplete rows, and what to do, for messages."""
     without_maximum: ClassVar[str] = ""
     """The remedy where EM finds no maximum from any of several starts; empty where it starts once."""
@@ -425,7 +425,7 @@ class IncompleteFamily(Family, abc.ABC):
         return {}
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
-        if not (data.is_complete if isinstance(data, Summary) else not isinstance(self, OpenFamily)):
+        if not (data.is_complete if isinstance(data, Summary) else not isinstance(self, LatentVariableFamily)):
             self._refuse(verb)
         family, summary = super()._prepared(data, weights, verb)
         if not summary.is_complete:
@@ -433,11 +433,14 @@ class IncompleteFamily(Family, abc.ABC):
         return family, summary
 
     def _refuse(self, verb: str) -> NoReturn:
-        raise ModelError(f"{type(self).__name__}: {verb} has no closed form: {self.why_open}")
+        raise ModelError(f"{type(self).__name__}: {verb} has no closed form: {self.why_no_closed_form}")
 
 
-class OpenFamily(IncompleteFamily, abc.ABC):
-    """A family whose posterior is never of the family, because its rows have hidden variables."""
+class LatentVariableFamily(IncompleteFamily, abc.ABC):
+    """A prior for rows with latent variables (states, trees, factors).
+
+    The posterior is not of the family, and has no closed form: parameters are found by EM, or sampled.
+    """
 
     def _log_evidence(self, summary: Summary) -> NoReturn:
         self._refuse("log_evidence")

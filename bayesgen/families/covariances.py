@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, PatternMoments, Summary, expected_moments, holds_anywhere
+from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, expected_moments
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
@@ -63,7 +63,7 @@ def check_ranks(
     dimension, scatter = summary.mean.shape[-1], pool(summary.scatter)
     if np.ndim(summary.count):
         check_counted(names, summary.count == 0)
-    if holds_anywhere(may_be_singular(scatter)):
+    if any_known(may_be_singular(scatter)):
         counts = pool(np.asarray(summary.count))
         for index in np.ndindex(counts.shape):
             who = "all classes together" if tied else names.class_name(index)
@@ -148,7 +148,7 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
     scale: Hyperparameter
     pooling: Pooling
     batch_shape: TableShape
-    why_open = (
+    why_no_closed_form = (
         "cells of its jointly normal columns are missing. Use NUTS() or MAP(), leave those rows out, or give each "
         "column a variance of its own (covariance='diag', NaiveBayes, NaiveBayesRegression)."
     )

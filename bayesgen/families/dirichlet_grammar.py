@@ -15,7 +15,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums, namespace
 from bayesgen.typing import Array, Category, Float, Int
 
-from .base import OpenFamily, Traits
+from .base import LatentVariableFamily, Traits
 from .dirichlet import DirichletFamily
 from .hyperparameters import (
     Scale,
@@ -25,7 +25,7 @@ from .hyperparameters import (
 
 
 @record
-class DirichletGrammar(OpenFamily, DirichletFamily):
+class DirichletGrammar(LatentVariableFamily, DirichletFamily):
     """Strings of a probabilistic context-free grammar, with a Dirichlet prior on the rules of each nonterminal.
 
     Generative story::
@@ -70,7 +70,7 @@ class DirichletGrammar(OpenFamily, DirichletFamily):
     kind = SequenceOf()
     traits = Traits(joint=True)
     without_maximum = "NUTS() needs no maximum."
-    why_open = (
+    why_no_closed_form = (
         "its parse trees are hidden, so that the posterior is a mixture over all of them. Use NUTS(), which sums them "
         "out, or MAP()."
     )

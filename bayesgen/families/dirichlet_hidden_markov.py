@@ -18,7 +18,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
 from bayesgen.typing import Array, Category, Int
 
-from .base import Family, IncompleteFamily, Key, OpenFamily, ParameterTables, Traits
+from .base import Family, IncompleteFamily, Key, LatentVariableFamily, ParameterTables, Traits
 from .dirichlet import DirichletTables, relative_frequencies
 from .hidden_counts import (
     HiddenCounts,
@@ -81,7 +81,7 @@ CHAIN = ("initial", "transition")
 
 
 @record
-class DirichletHiddenMarkov(OpenFamily):
+class DirichletHiddenMarkov(LatentVariableFamily):
     """Sequences from a chain of S hidden states: Dirichlet priors on the chain, any family for the emissions.
 
     Generative story, given the length T of a sequence::
@@ -133,7 +133,7 @@ class DirichletHiddenMarkov(OpenFamily):
         "MAP() keeps all states by concentrations above 1, DirichletHiddenMarkov(S, concentration=2.0, initial=2.0); "
         "NUTS() needs no maximum."
     )
-    why_open = (
+    why_no_closed_form = (
         "its states are hidden, so that the posterior is a mixture over all their paths. Use NUTS(), which sums them "
         "out, or MAP()."
     )

@@ -218,7 +218,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     symbols: tuple[Hashable, ...] | None = static()
     max_length: int = static()
     kind = SequenceOf()
-    why_open = (
+    why_no_closed_form = (
         "steps of its sequences are missing, so that what there is to count is not known. Use MLE(), MAP() or NUTS(), "
         "leave those rows out, or mark these sequences as missing altogether."
     )

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
 from bayesgen.errors import FitError, ModelError
-from bayesgen.statistics import holds_anywhere, namespace
+from bayesgen.statistics import any_known, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 
@@ -192,7 +192,7 @@ def check_counted(
     Raises:
         FitError: naming the first place.
     """
-    if holds_anywhere(is_empty):
+    if any_known(is_empty):
         raise FitError(
             f"Block {names.block!r}: {problem} at {names.where(is_empty)}, so maximum likelihood has no estimate. Use "
             f"{remedy or names.averaging}, or {names.advice.without_class}."
@@ -205,7 +205,7 @@ def check_mode(names: Names, bad: Bool[ArrayOrNumber, "..."], why: str, remedy: 
     Raises:
         FitError: naming the first place.
     """
-    if holds_anywhere(bad):
+    if any_known(bad):
         raise FitError(f"Block {names.block!r} has no unique posterior mode at {names.where(bad)}: {why} {remedy}")
 
 

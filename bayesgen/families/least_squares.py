@@ -15,7 +15,7 @@ from numpyro.distributions.transforms import AffineTransform
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, holds_anywhere, namespace
+from bayesgen.statistics import Moments, any_known, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
 
 from .coordinates import Moved
@@ -60,7 +60,7 @@ class InterceptPrior(dist.Distribution):
 
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         assert key is not None
-        if holds_anywhere(self.kappa == 0):
+        if any_known(self.kappa == 0):
             raise ModelError(
                 "The intercept is flat (kappa=0), and of a flat prior there are no draws. Give kappa a positive "
                 "number, or simulate from a fit."
@@ -204,7 +204,7 @@ def _check_rank(
         return
     values = namespace(triangular).linalg.svd(triangular, compute_uv=False)
     singular = values[..., -1] ** 2 <= ROUNDING
-    if not holds_anywhere(singular):
+    if not any_known(singular):
         return
     place = tuple(np.argwhere(singular)[0])
     constant = np.asarray(is_constant[place])
@@ -235,7 +235,7 @@ def feature_names(names: Names, has_columns: bool, places: Sequence[int]) -> str
 
 
 def _check_residual(none_left: Bool[ArrayOrNumber, "..."], names: Names) -> None:
-    if holds_anywhere(none_left):
+    if any_known(none_left):
         where = names.where(none_left)
         raise FitError(
             f"Block {names.block!r}: the residuals of least squares are zero at {where}, so the likelihood is "

@@ -17,8 +17,8 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import (
     DensityGivenFeatures,
     Moments,
+    any_known,
     filled,
-    holds_anywhere,
     log_rising,
     namespace,
     validation_of,
@@ -204,7 +204,7 @@ class LinearNormalInverseGamma(NoisyFamily):
     def _proper(self, verb: str) -> Self:
         """The family as a table of numbers; a flat intercept has no moments, draws and predictive."""
         family = self.closed(verb)
-        if family.intercept and holds_anywhere(family.kappa == 0):
+        if family.intercept and any_known(family.kappa == 0):
             raise ModelError(
                 f"{type(self).__name__}: {verb} does not exist, because the intercept is flat (kappa=0) before any "
                 "data. Update with data first, or give kappa a positive number."

@@ -18,7 +18,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, OpenFamily, ParameterTables, Traits
+from .base import Key, LatentVariableFamily, ParameterTables, Traits
 from .covariances import JointNormalFamily, check_noise
 from .factors import (
     ToBelow,
@@ -48,7 +48,7 @@ from .special import InverseGamma, log_normal, shrinkage
 
 
 @record
-class LowRankNormal(OpenFamily, JointNormalFamily):
+class LowRankNormal(LatentVariableFamily, JointNormalFamily):
     """Real columns that are linear in a few hidden factors, with noise of the same variance in all of them.
 
     Generative story, for k factors::
@@ -100,7 +100,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     scale: Hyperparameter
     kind = REAL
     traits = Traits(joint=True, scaled=True)
-    why_open = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."
+    why_no_closed_form = "its posterior is no LowRankNormal. Use NUTS(), or MAP() for the mode."
     pooling = Pooling()
     likelihood = MultivariateNormalLikelihood()
 
@@ -161,7 +161,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """The same prior, with loadings triangular in the principal axes of this covariance."""
-        return self.replace(near=spectrum_of(np.asarray(parameters["covariance"]))[1])
+        return self.replace(reference_point=spectrum_of(np.asarray(parameters["covariance"]))[1])
 
     # --- closed forms of the prior --------------------------------------------------------------------------------
 
@@ -319,8 +319,8 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
         size = len(below_diagonal(dimension, num_factors)[0])
         others = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
         loadings = triangular(diagonal, numpyro.sample(f"{name}_below", others), dimension)
-        if self.near is not None:
-            loadings = jnp.asarray(self.near) @ loadings
+        if self.reference_point is not None:
+            loadings = jnp.asarray(self.reference_point) @ loadings
         noises = jnp.broadcast_to(noise[..., None], self.batch_shape)
         location = jnp.broadcast_to(self.location, self.batch_shape)
         means = dist.LowRankMultivariateNormal(
@@ -335,7 +335,7 @@ class LowRankNormal(OpenFamily, JointNormalFamily):
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """The sites from which the covariance is computed."""
-        arguments = self.num_factors, self.near
+        arguments = self.num_factors, self.reference_point
         return {
             "noise": ("covariance", ToNoise(*arguments)),
             "diagonal": ("covariance", ToDiagonal(*arguments)),

@@ -21,8 +21,8 @@ from bayesgen.statistics import (
     Moments,
     NormalLikelihood,
     RowDensity,
+    any_known,
     flatten_rows,
-    holds_anywhere,
     log_rising,
     namespace,
 )
@@ -281,7 +281,7 @@ class NormalInverseGamma(NoisyFamily):
         check_counted(names, count == 0)
         variance = self.pooling.pool(summary.scatter) / self.pooling.pool(count)
         zero = namespace(variance).broadcast_to(variance <= 0, summary.mean.shape)
-        if holds_anywhere(zero):
+        if any_known(zero):
             raise FitError(
                 f"Block {names.block!r}: the variance is zero at {names.where(zero)} (a constant column), so the "
                 f"likelihood is unbounded. Use {names.with_prior}, whose prior keeps it positive, or drop the "
@@ -312,14 +312,14 @@ class NormalInverseGamma(NoisyFamily):
         variance = numpyro.sample(f"{name}_variance", prior)
         deviation = jnp.sqrt(self.pooling.expand(variance) / self.kappa)
         means = dist.Normal(self.location, deviation).expand(self.batch_shape)
-        if self.near is not None:
-            means = moved(means, AffineTransform(self.near, jnp.sqrt(self.pooling.expand(variance))))
+        if self.reference_point is not None:
+            means = moved(means, AffineTransform(self.reference_point, jnp.sqrt(self.pooling.expand(variance))))
         mean = numpyro.sample(f"{name}_mean", means.to_event(len(self.batch_shape)))
         return {"mean": mean, "variance": variance}
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
         """Means are standardised by their variance, which tells nothing of them then, however few the rows are."""
-        return self.replace(near=parameters["mean"])
+        return self.replace(reference_point=parameters["mean"])
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         mean = parameters["mean"]

@@ -249,18 +249,18 @@ class NormalInverseWishart(JointNormalFamily):
         weight = jnp.sqrt(jnp.broadcast_to(self.kappa, classes))[..., None, None]
         location = jnp.broadcast_to(self.location, self.batch_shape)
         means: dist.Distribution
-        if self.near is None:
+        if self.reference_point is None:
             prior = dist.InverseWishartCholesky(df, scale_tril=root, validate_args=validation_of(root))
             sampled = numpyro.sample(site, prior.to_event(len(shared)))
             factor = jnp.broadcast_to(sampled, (*classes, dimension, dimension)) / weight
             means = dist.MultivariateNormal(location, scale_tril=factor, validate_args=validation_of(factor))
             scale_tril = sampled
         else:
-            near_mean, near_whitening = self.near
-            prior = moved(InverseWishartWhitening(df, scale_tril=root), RelativeFactor(near_whitening))
+            reference_mean, reference_whitening = self.reference_point
+            prior = moved(InverseWishartWhitening(df, scale_tril=root), RelativeFactor(reference_whitening))
             sampled = numpyro.sample(site, prior.to_event(len(shared)))
             whitening = jnp.broadcast_to(sampled, (*classes, dimension, dimension))
-            means = moved(NormalByWhitening(location, weight * whitening), Unwhitening(near_mean, whitening))
+            means = moved(NormalByWhitening(location, weight * whitening), Unwhitening(reference_mean, whitening))
             scale_tril = inverse_lower(sampled)
         mean = numpyro.sample(f"{name}_mean", means.to_event(len(classes)))
         numpyro.deterministic(f"{name}_covariance", scale_tril @ scale_tril.swapaxes(-2, -1))
@@ -272,18 +272,20 @@ class NormalInverseWishart(JointNormalFamily):
         The site of the covariance holds the inverse of its Cholesky factor, relative to one near it: `RelativeFactor`.
         Means are standardised by their covariance. So no factor is inverted where the density is evaluated.
         """
-        return self.replace(near=(parameters["mean"], inverse_lower(np.linalg.cholesky(parameters["covariance"]))))
+        return self.replace(
+            reference_point=(parameters["mean"], inverse_lower(np.linalg.cholesky(parameters["covariance"])))
+        )
 
     @property
     def coordinates(self) -> dict[str, tuple[str, Transform]]:
         """The Cholesky factor is sampled, or its inverse; the covariance is the parameter."""
-        return {"scale_tril": ("covariance", CholeskyTransform() if self.near is None else ToWhitening())}
+        return {"scale_tril": ("covariance", CholeskyTransform() if self.reference_point is None else ToWhitening())}
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         scale_tril = parameters["scale_tril"]
         factor = scale_tril if self.pooling.tied else scale_tril[labels]
         mean = parameters["mean"][labels]
-        if self.near is not None:
+        if self.reference_point is not None:
             return NormalByWhitening(mean, jnp.broadcast_to(factor, (*mean.shape, mean.shape[-1])))
         return dist.MultivariateNormal(mean, scale_tril=factor, validate_args=validation_of(factor))
 

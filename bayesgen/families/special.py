@@ -10,7 +10,7 @@ from scipy.special import gammaln, multigammaln
 
 from bayesgen.errors import FitError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import LOG_2PI, holds_anywhere, log_diagonal, log_rising, namespace
+from bayesgen.statistics import LOG_2PI, any_known, log_diagonal, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 # Draws are made by NumPy in float64: compiling them would cost more than they do.
@@ -97,7 +97,7 @@ def factor_of(matrices: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
         factor = xp.linalg.cholesky(matrices)
     except np.linalg.LinAlgError:  # JAX gives NaN
         factor = np.full_like(matrices, np.nan)
-    if holds_anywhere(xp.isnan(factor)):
+    if any_known(xp.isnan(factor)):
         place = tuple(np.argwhere(may_be_singular(matrices))[0])
         size = math.sqrt(np.diagonal(matrices[place]).max())
         which = f" of class number {place[0]}" if matrices.ndim > 2 and len(matrices) > 1 else ""

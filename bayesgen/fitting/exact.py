@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from bayesgen.families import OpenFamily
+from bayesgen.families import LatentVariableFamily
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
@@ -37,8 +37,8 @@ class Exact(Method):
                     f"Exact() has no closed form for block {name!r}: its hyperparameter "
                     f"{', '.join(family.hierarchical)} is a distribution. Use NUTS() or MAP()."
                 )
-            if isinstance(family, OpenFamily):
-                return f"Exact() has no closed form for block {name!r}: {family.why_open}"
+            if isinstance(family, LatentVariableFamily):
+                return f"Exact() has no closed form for block {name!r}: {family.why_no_closed_form}"
         for block, family in prior.incomplete(data.statistics):
             name = block.name
             if _lacks_response_alone(problem, name):
@@ -47,7 +47,7 @@ class Exact(Method):
                     f"Exact() has no closed form for block {name!r} where {data.schema.response.name} is missing. Drop "
                     "these rows, or use MAP() or NUTS(), which learn from them."
                 )
-            return f"Exact() has no closed form for block {name!r}: {family.why_open}"
+            return f"Exact() has no closed form for block {name!r}: {family.why_no_closed_form}"
         if data.statistics.unlabelled is not None:
             return (
                 "Exact() has no closed form where labels are missing, as they are in "

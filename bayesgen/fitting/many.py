@@ -30,7 +30,7 @@ from bayesgen.runtime import (
     requested,
     used,
 )
-from bayesgen.statistics import any_of, holds_anywhere, with_failed_checks
+from bayesgen.statistics import any_known, any_of, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Seed, Values
 
 from .data_sets import (
@@ -174,7 +174,7 @@ def _solutions(
 
     def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
         known, statistics = statistics_of(model, schema, shared, arrays)
-        holds_anywhere(statistics.class_weights.sum() == 0)
+        any_known(statistics.class_weights.sum() == 0)
         scaled = model.with_scale(known, statistics.summaries)
         _, variance, _, of_response = moments_of(scaled)
         is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]

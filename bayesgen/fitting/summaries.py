@@ -145,7 +145,7 @@ class Summaries:
         statistics = {
             site: likelihood
             for site, likelihood in self.model.statistics(self.schema).items()
-            if not likelihood.uses_measure  # no scale is taken from these
+            if not likelihood.has_row_parameters  # no scale is taken from these
         }
 
         def of_rows(places: slice) -> dict[str, Summary]:

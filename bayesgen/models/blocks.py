@@ -29,10 +29,10 @@ from bayesgen.statistics import (
     Moments,
     PatternMoments,
     SufficientStatistics,
+    any_known,
     as_float,
     check_magnitudes,
     check_rows,
-    holds_anywhere,
     namespace,
     sufficient_statistics,
 )
@@ -265,11 +265,13 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of rows: of columns that depend on features, together with these."""
-        sources, measure = {**rows.covariates, **rows.values}, {}
+        sources, row_parameters = {**rows.covariates, **rows.values}, {}
         for name, source in self.given.items():
             features = np.asarray(sources[source])
-            measure[name] = {"features": features[:, None] if features.ndim == 1 else features}
-        return sufficient_statistics(rows, self.statistics(schema), max(1, len(schema.classes or ())), measure=measure)
+            row_parameters[name] = {"features": features[:, None] if features.ndim == 1 else features}
+        return sufficient_statistics(
+            rows, self.statistics(schema), max(1, len(schema.classes or ())), row_parameters=row_parameters
+        )
 
     @property
     def is_traceable(self) -> bool:
@@ -305,7 +307,7 @@ class BlockModel(ConcreteModel[Labelled]):
         summary = summaries[self.response.site]
         by_column = summary.by_column() if isinstance(summary, PatternMoments) else summary
         counts = namespace(by_column.mean).broadcast_to(by_column.cell_counts, by_column.mean.shape)
-        if response.mean is None and holds_anywhere(~counts[..., -1].any()):
+        if response.mean is None and any_known(~counts[..., -1].any()):
             refuse_missing_everywhere(response.name)
 
     @property
@@ -349,7 +351,7 @@ class BlockModel(ConcreteModel[Labelled]):
         statistics = self.statistics(schema)
         dependences = tuple((name, (source,)) for name, source in self.given.items() if source in families)
         compressed = tuple((name, statistics[name]) for name in families)
-        plan = Plan(compressed, measure=tuple(self.given), dependences=dependences)
+        plan = Plan(compressed, row_parameters=tuple(self.given), dependences=dependences)
         return program.replace(plan=plan)
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bayesgen.data import Rows, Schema
-from bayesgen.families import Advice, Family, IncompleteFamily, Names, OpenFamily
+from bayesgen.families import Advice, Family, IncompleteFamily, LatentVariableFamily, Names
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import (
     DensityGivenFeatures,
@@ -73,7 +73,7 @@ class Conjugate:
     @property
     def is_closed(self) -> bool:
         """Whether the posterior of complete data has a closed form."""
-        return self.is_number and not any(isinstance(family, OpenFamily) for _, family in self.families())
+        return self.is_number and not any(isinstance(family, LatentVariableFamily) for _, family in self.families())
 
     @property
     def is_number(self) -> bool:
@@ -294,10 +294,10 @@ class Conjugate:
         return self.collect(lambda family, names, summary: family.central_parameters(summary), statistics)
 
     def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
-        """Rough estimates without the prior, by which programs adapt coordinates: see `OpenFamily.reparametrised`."""
+        """Rough estimates without the prior, to which programs adapt coordinates: see `Family.reparametrised`."""
 
         def of_family(family: Family, names: Names, summary: Any) -> Mapping[str, Any]:
-            return family.moment_estimates(summary) if isinstance(family, OpenFamily) else {}
+            return family.moment_estimates(summary) if isinstance(family, LatentVariableFamily) else {}
 
         return self.collect(of_family, statistics)
 
@@ -322,7 +322,7 @@ class Conjugate:
 
     def _names(self, name: str, family: Family) -> Names:
         """Names for messages: hidden variables have no method that averages but `NUTS`."""
-        is_open = isinstance(family, OpenFamily)
+        is_open = isinstance(family, LatentVariableFamily)
         advice = dataclasses.replace(self.advice, averaging="NUTS()") if is_open else self.advice
         if family is self.class_prior:
             return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=advice)

@@ -46,7 +46,7 @@ def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[Array, "
     precise = dataclasses.replace(chunk, values=doubles)
     with np.errstate(divide="ignore", over="ignore"):
         for name, density in densities[1]:
-            table = table + density.log_prob_of(chunk if density.takes_codes else precise, name)
+            table = table + density.log_prob_of(chunk if density.keeps_integers else precise, name)
     return table
 
 

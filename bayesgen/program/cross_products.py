@@ -197,7 +197,7 @@ def _products(
             1,
             rows.frequencies[part],
             observed=observed[part] if site in rows.observed else None,
-            measure={"features": coefficients},
+            row_parameters={"features": coefficients},
         )
         return read, summary, is_mean
 

@@ -144,10 +144,10 @@ class Introspection:
         supports = self._at_rows(lambda findings: {name: findings.supports[name] for name in names}, rows, codes)
         return self._fixed_supports | supports
 
-    def measure_parameters(self, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
-        """Site -> parameters of its base measure, rows first, for the compressed sites that have any."""
-        names = self.plan.measure
-        return self._at_rows(lambda findings: {name: findings.measure[name] for name in names}, rows, rows.codes)
+    def row_parameters(self, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
+        """Site -> its row parameters (see `statistics.register`), for the compressed sites that have any."""
+        names = self.plan.row_parameters
+        return self._at_rows(lambda findings: {name: findings.row_parameters[name] for name in names}, rows, rows.codes)
 
     @functools.cached_property
     def _at_chunk(self) -> ProgramTrace:

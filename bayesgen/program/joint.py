@@ -37,7 +37,7 @@ def log_joint_table(program: Program, latents: Arrays, rows: Rows) -> Float[Arra
     """log p(x_i, y = k | latents) of rows. Traceable; float64 if the caller enables it.
 
     Compressed sites are evaluated by matrix algebra on their class-conditional parameters, the others (and those
-    that are masked, scaled or have parameters of the base measure) by running the program row by row.
+    that are masked, scaled or have row parameters) by running the program row by row.
     """
     return log_joint_of(program, evaluate_classes(program, latents, rows.covariates), rows)
 
@@ -199,7 +199,7 @@ def _read(
     conditionals = {
         name: evaluation.compressed(name)
         for name, likelihood in program.plan.compressed
-        if evaluation.scale(name) is None and not likelihood.uses_measure
+        if evaluation.scale(name) is None and not likelihood.has_row_parameters
     }
     unmasked = {name: site.parameters for name, site in conditionals.items() if site.mask is None}
     return log_class_probs(program, evaluation), unmasked

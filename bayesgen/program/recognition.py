@@ -1,6 +1,6 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
-A site is compressed if (1) no other attribute and no covariate enters its parameters (those of its base measure they
+A site is compressed if (1) no other attribute and no covariate enters its parameters (its row parameters they
 may enter), by data-flow analysis of the program; (2) its distribution has a registered likelihood; and (3) at draws
 from the prior, with random labels and rows, the distributions of the rows equal those of the K classes. Other sites are
 evaluated row by row, provided that rows are exchangeable: each row's probability must depend on nothing but the
@@ -58,7 +58,7 @@ class Recognition:
             compressed=tuple((name, trace.likelihoods[name]) for name in compressed),
             rowwise=rowwise,
             reasons=tuple((name, reasons[name]) for name in rowwise),
-            measure=tuple(name for name in compressed if traces.sources.measure[name]),
+            row_parameters=tuple(name for name in compressed if traces.sources.row_parameters[name]),
             dependences=tuple(entangled.items()),
             row_statistics=tuple(self._probe.row_statistics().items())
             if traces.program.structure.deterministics
@@ -119,7 +119,7 @@ def _sources(results: Any) -> frozenset[str]:
 
 
 def _informed(traces: Traces, entangled: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Sites into whose parameters (not those of the base measure) other columns enter: name -> reason."""
+    """Sites into whose parameters (not row parameters) other columns enter: name -> reason."""
     sources, label = traces.sources, traces.program.label
     if covariates := _named(COVARIATE, sources.log_prior):
         raise ModelError(
@@ -143,9 +143,9 @@ def _informed(traces: Traces, entangled: dict[str, tuple[str, ...]]) -> dict[str
 
 
 def _measured(traces: Traces, name: str) -> str | None:
-    """Why a site with this base measure is not compressed, if it is not."""
-    measure = traces.sources.measure[name]
-    return f"{', '.join(measure)} depends on a latent" if LATENTS in _sources(measure) else None
+    """Why a site with these row parameters is not compressed, if it is not."""
+    row_parameters = traces.sources.row_parameters[name]
+    return f"{', '.join(row_parameters)} depends on a latent" if LATENTS in _sources(row_parameters) else None
 
 
 def _check_supports(traces: Traces) -> None:

@@ -451,6 +451,6 @@ def summarize_rows(program: Program, known: Introspection, rows: Rows) -> Suffic
         rows,
         dict(plan.compressed),
         program.num_classes,
-        measure=known.measure_parameters(rows) if plan.measure else {},
+        row_parameters=known.row_parameters(rows) if plan.row_parameters else {},
         keeps_rows=bool(plan.rowwise),
     )

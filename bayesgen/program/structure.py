@@ -200,7 +200,7 @@ class Plan:
         rowwise: names of the sites that are evaluated row by row: attributes, a label that depends on the row, and
             local latents.
         reasons: (site, why it is not compressed).
-        measure: names of the compressed sites whose base measure has parameters of its own.
+        row_parameters: names of the compressed sites that have row parameters, see `statistics.register`.
         dependences: (site, the other attributes that enter its distribution), for the sites that have any.
         row_statistics: (deterministic site, sites of rows that enter it), for those of the structure that depend on
             the rows, such as an average over them.
@@ -209,7 +209,7 @@ class Plan:
     compressed: tuple[tuple[str, Likelihood], ...]
     rowwise: tuple[str, ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
-    measure: tuple[str, ...] = ()
+    row_parameters: tuple[str, ...] = ()
     dependences: tuple[tuple[str, tuple[str, ...]], ...] = ()
     row_statistics: tuple[tuple[str, tuple[str, ...]], ...] = ()
 

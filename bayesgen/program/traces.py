@@ -51,7 +51,7 @@ class Findings(NamedTuple):
         label: numbers that the distribution of the label is made of.
         label_log_probs: log probabilities of the labels.
         learned: site -> ((parameters, mask), scale), which must be equal in all rows of a class.
-        measure: site -> parameters of its base measure.
+        row_parameters: site -> the known quantities of its rows, see `statistics.register`.
         supports: site -> support, with bounds for each row; that of sequences as it is.
         log_probs: site -> log probabilities of the rows.
         distributions: numbers that the distributions of the sites of rows are made of, and their scales.
@@ -62,7 +62,7 @@ class Findings(NamedTuple):
     label: Any
     label_log_probs: Any
     learned: dict[str, tuple[Any, Any]]
-    measure: dict[str, dict[str, Any]]
+    row_parameters: dict[str, dict[str, Any]]
     supports: dict[str, Constraint]
     log_probs: dict[str, Any]
     distributions: Any
@@ -126,18 +126,18 @@ class Traces:
     def _findings(self, evaluation: Evaluation, names: Collection[str]) -> Findings:
         structure = self.program.structure
         learned: dict[str, tuple[Any, Any]] = {}
-        measure: dict[str, dict[str, Any]] = {}
+        row_parameters: dict[str, dict[str, Any]] = {}
         of_rows = [*evaluation.sites.values(), *([] if evaluation.label is None else [evaluation.label])]
         for name in evaluation.sites:
             if (conditional := evaluation.conditional(name)) is not None:
                 learned[name] = (conditional.parameters, conditional.mask), evaluation.scale(name)
-                measure[name] = conditional.measure
+                row_parameters[name] = conditional.row_parameters
         return Findings(
             log_prior=evaluation.log_prior,
             label=None if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"]),
             label_log_probs=evaluation.label_log_probs,
             learned=learned,
-            measure=measure,
+            row_parameters=row_parameters,
             supports={name: _support(evaluation.sites[name], site) for name, site in structure.attributes},
             log_probs=evaluation.row_log_probs(names),
             distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in of_rows],

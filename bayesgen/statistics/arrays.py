@@ -41,11 +41,11 @@ def validation_of(values: object) -> bool | None:
 _FAILED: contextvars.ContextVar[list[Bool[Array, ""]] | None] = contextvars.ContextVar("_FAILED", default=None)
 
 
-def holds_anywhere(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
-    """Whether the conditions under which a check refuses hold anywhere.
+def any_known(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
+    """True if any condition under which a check refuses is known to hold.
 
-    Checks cannot raise on traced values: there the answer is False, and `with_failed_checks` reports the condition. In
-    a function that someone else compiles, closed forms give what their formulas give, infinity or NaN where there is no
+    Under jit the answer is unknown: this returns False, and `with_failed_checks` reports later whether one held. In a
+    function that someone else compiles, closed forms give what their formulas give, infinity or NaN where there is no
     value.
     """
     if not isinstance(conditions, jax.core.Tracer):

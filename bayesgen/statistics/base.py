@@ -26,11 +26,11 @@ Weight: TypeAlias = Real[Array, "..."] | float
 class RowDensity(abc.ABC):
     """K class-conditional densities of one site, prepared once and evaluated at many chunks of rows.
 
-    `takes_codes` says whether rows of integers are passed as integers: symbols of sequences have another padding than
-    numbers.
+    With `keeps_integers`, integer rows are not converted to floats: the end of a sequence is -1 among symbols, and NaN
+    among numbers.
     """
 
-    takes_codes: bool = False
+    keeps_integers: bool = False
 
     @abc.abstractmethod
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
@@ -206,12 +206,12 @@ Parameters = Mapping[str, Array]
 class Likelihood(abc.ABC):
     """A family of distributions with a sufficient statistic of fixed size.
 
-    The log-likelihood of any number of rows is a function of their `Summary` alone. `uses_measure` says whether
-    densities of rows need parameters of the base measure (see `register`) besides those that are learned;
+    The log-likelihood of any number of rows is a function of their `Summary` alone. `has_row_parameters` says whether
+    densities depend on known quantities of each row (see `register`) besides the parameters that are learned;
     `takes_squares` whether they take squares of the rows' values, which may overflow.
     """
 
-    uses_measure: bool = False
+    has_row_parameters: bool = False
     takes_squares: bool = False
 
     @property
@@ -241,7 +241,7 @@ class Likelihood(abc.ABC):
         num_classes: int,
         weights: Real[Array, " n"] | None = None,
         observed: Bool[Array, "n ..."] | None = None,
-        measure: Mapping[str, Array] | None = None,
+        row_parameters: Mapping[str, Array] | None = None,
     ) -> Summary:
         """Summarise rows by class.
 
@@ -252,12 +252,13 @@ class Likelihood(abc.ABC):
             weights: nonnegative frequency weights; None where all are 1.
             observed: mask of the observed cells, of the rows' shape; None where all are. The values
                 of the others are ignored.
-            measure: parameters of the base measure, which are not learned (a total count), by name.
+            row_parameters: known quantities of each row that its density depends on, by name: a binomial's total
+                count, a regression's features.
 
         Returns:
             A `Summary`: float64 NumPy arrays from NumPy arrays; from JAX arrays, traceably, JAX arrays.
         """
-        return self.summary_of(Sample(values, classes, num_classes, weights, observed, measure))
+        return self.summary_of(Sample(values, classes, num_classes, weights, observed, row_parameters))
 
     @abc.abstractmethod
     def summary_of(self, sample: Sample) -> Summary:
@@ -269,9 +270,9 @@ class Likelihood(abc.ABC):
 
     @abc.abstractmethod
     def density(self, parameters: Parameters) -> RowDensity:
-        """The class-conditional densities of rows at parameters, arrays with the class first. Not where `uses_measure`.
+        """The class-conditional densities of rows at parameters, arrays with the class first. Traceable.
 
-        Traceable from JAX arrays.
+        Not where `has_row_parameters`.
         """
 
     def without_base(self) -> "Likelihood":
@@ -308,14 +309,14 @@ class Registration(Generic[DistributionType]):
     Attributes:
         likelihood: a `Likelihood`, or a function from the distribution to one, or to None where it has none.
         parameters: distribution -> dict of the arrays that are learned.
-        measure: distribution -> dict of the arrays that enter the data's side only, or None.
+        row_parameters: distribution -> dict of the known quantities of its rows, or None.
         event_dims: number of event axes of each parameter (0 where not stated), or a function from the distribution
             to these numbers.
     """
 
     likelihood: Likelihood | Callable[[DistributionType], Likelihood | None]
     parameters: Callable[[DistributionType], Mapping[str, Array]]
-    measure: Callable[[DistributionType], Mapping[str, Array]] | None = None
+    row_parameters: Callable[[DistributionType], Mapping[str, Array]] | None = None
     event_dims: Mapping[str, int] | Callable[[DistributionType], Mapping[str, int]] = dataclasses.field(
         default_factory=dict
     )
@@ -329,7 +330,7 @@ def register(
     likelihood: Likelihood | Callable[[DistributionType], Likelihood | None],
     parameters: Callable[[DistributionType], Mapping[str, Array]],
     *,
-    measure: Callable[[DistributionType], Mapping[str, Array]] | None = None,
+    row_parameters: Callable[[DistributionType], Mapping[str, Array]] | None = None,
     event_dims: Mapping[str, int] | Callable[[DistributionType], Mapping[str, int]] | None = None,
 ) -> None:
     """Teach bayesgen the sufficient statistic of a distribution type, so that programs with it are compressed.
@@ -339,8 +340,8 @@ def register(
         likelihood: a `Likelihood` such as `ExponentialFamily(...)`, or a function distribution -> `Likelihood`, or None
             where this distribution, because of what it is made of, has no likelihood.
         parameters: function distribution -> {name: array}, what `likelihood` takes as parameters.
-        measure: function distribution -> {name: array}, parameters of the base measure that may differ from row
-            to row but must not depend on any latent (a binomial's total count).
+        row_parameters: function distribution -> {name: array}, known quantities that may differ from row to row but
+            must not depend on any latent: a binomial's total count, a regression's features.
         event_dims: number of event axes of each of these arrays, where that is not 0; or a function distribution ->
             these numbers.
 
@@ -349,17 +350,17 @@ def register(
     >>> import numpyro.distributions as dist, jax.numpy as jnp
     >>> from bayesgen.statistics import ExponentialFamily, register
     >>> rayleigh = ExponentialFamily(
-    ...     statistics=lambda x, measure: (x**2,),
+    ...     statistics=lambda x, row: (x**2,),
     ...     natural=lambda p: (-0.5 / p["scale"] ** 2,),
     ...     log_partition=lambda p: 2 * jnp.log(p["scale"]),
-    ...     log_base=lambda x, measure: jnp.log(x),
+    ...     log_base=lambda x, row: jnp.log(x),
     ... )
     >>> class Rayleigh(dist.Weibull):
     ...     def __init__(self, scale):
     ...         super().__init__(scale * 2**0.5, 2.0)
     >>> register(Rayleigh, rayleigh, lambda d: {"scale": d.scale / 2**0.5})
     """
-    _TABLE[distribution_type] = Registration(likelihood, parameters, measure, event_dims or {})
+    _TABLE[distribution_type] = Registration(likelihood, parameters, row_parameters, event_dims or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,13 +370,13 @@ class Conditional:
     Attributes:
         likelihood: what can be done with them.
         parameters: by name; then extra axes, then those of events.
-        measure: likewise, see `register`.
+        row_parameters: likewise, see `register`.
         mask: of what counts; None where all does.
     """
 
     likelihood: Likelihood
     parameters: dict[str, Real[Array, "K ..."]]
-    measure: dict[str, Shaped[Array, "K ..."]]
+    row_parameters: dict[str, Shaped[Array, "K ..."]]
     mask: Bool[Array, " K *extra"] | None = None
 
     def log_likelihood(self, summary: Summary) -> Float[Array, ""]:
@@ -415,7 +416,7 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     return Conditional(
         likelihood,
         arrange_all(registration.parameters(leaf)),
-        arrange_all(registration.measure(leaf)) if registration.measure else {},
+        arrange_all(registration.row_parameters(leaf)) if registration.row_parameters else {},
         None if mask is None else arrange(mask),
     )
 

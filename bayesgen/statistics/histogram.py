@@ -12,7 +12,7 @@ from bayesgen.records import record, static
 from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
-from .arrays import Cells, filled, flatten_rows, holds_anywhere, namespace, safe_product
+from .arrays import Cells, any_known, filled, flatten_rows, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
 from .discrete import looked_up, mixed_tables
 from .passes import Sample
@@ -255,7 +255,7 @@ class HistogramLikelihood(Likelihood):
         if self.has_base:
             base = -(totals.counts * np.log(bin_widths(edges, tails))).sum(-1)
             for tail, beyond in ((tails[:, 0], totals.left), (tails[:, 1], totals.right)):
-                if holds_anywhere(beyond[:, tail == 0] > 0):
+                if any_known(beyond[:, tail == 0] > 0):
                     _refuse_outside(rows, edges, tails, sample.mask)
                 base = base - beyond / np.where(tail > 0, tail, 1.0)
         counts = totals.counts.reshape(*shape, self.num_bins)

@@ -287,7 +287,7 @@ class LatentDensity(RowDensity):
         likelihood: of which these are densities.
     """
 
-    takes_codes = True
+    keeps_integers = True
     parameters: dict[str, Real[Array, "K ..."]]
     likelihood: LatentLikelihood = static()
 

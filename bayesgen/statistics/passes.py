@@ -26,7 +26,7 @@ class Sample:
     num_classes: int
     weights: Real[Array, " n"] | None = None
     observed: Bool[Array, "n ..."] | None = None
-    measure: Mapping[str, Array] | None = None
+    row_parameters: Mapping[str, Array] | None = None
 
     @property
     def has_codes(self) -> bool:

@@ -14,7 +14,7 @@ from bayesgen.records import record
 from bayesgen.runtime import pad, shared_size
 from bayesgen.typing import Array, Float, Int, Shaped
 
-from .arrays import holds_anywhere, namespace
+from .arrays import any_known, namespace
 from .base import Likelihood
 from .passes import Classes, class_counts
 from .summaries import Summary, Sums
@@ -125,7 +125,7 @@ def sufficient_statistics(
     statistics: Mapping[str, Likelihood],
     num_classes: int,
     *,
-    measure: Mapping[str, Mapping[str, Array]] | None = None,
+    row_parameters: Mapping[str, Mapping[str, Array]] | None = None,
     keeps_rows: bool = False,
 ) -> SufficientStatistics:
     """The sufficient statistics of rows. Rows without a label (-1) are retained.
@@ -134,7 +134,7 @@ def sufficient_statistics(
         rows: the data, labelled where there are classes.
         statistics: site -> its likelihood.
         num_classes: K.
-        measure: site -> parameters of its base measure, row by row (see `register`), for sites that have any.
+        row_parameters: site -> its known quantities of each row (see `register`), for sites that have any.
         keeps_rows: whether other sites have no likelihood, so that rows are retained.
     """
     for site, likelihood in statistics.items():
@@ -142,10 +142,12 @@ def sufficient_statistics(
         if why_impossible is not None:
             raise DataError(why_impossible)
     labelled, unlabelled = _by_label(rows)
-    if unlabelled is not None and measure:
+    if unlabelled is not None and row_parameters:
         places = np.flatnonzero(rows.codes >= 0)
-        measure = {site: {name: array[places] for name, array in arrays.items()} for site, arrays in measure.items()}
-    summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, measure)
+        row_parameters = {
+            site: {name: array[places] for name, array in arrays.items()} for site, arrays in row_parameters.items()
+        }
+    summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, row_parameters)
     class_weights = class_counts(labelled.codes, num_classes, labelled.weights)
     kept = dataclasses.replace(labelled, weights=labelled.frequencies) if keeps_rows and labelled.num_rows else None
     return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept, unlabelled)
@@ -156,7 +158,7 @@ def summaries_of(
     statistics: Mapping[str, Likelihood],
     classes: Classes,
     num_classes: int,
-    measure: Mapping[str, Mapping[str, Array]] | None = None,
+    row_parameters: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> dict[str, Summary]:
     """Site -> the summary of rows.
 
@@ -165,7 +167,7 @@ def summaries_of(
         statistics: site -> its likelihood.
         classes: the code of each row, or its responsibilities.
         num_classes: K.
-        measure: see `sufficient_statistics`.
+        row_parameters: see `sufficient_statistics`.
     """
     return {
         site: likelihood.summarize(
@@ -174,7 +176,7 @@ def summaries_of(
             num_classes,
             rows.weights,
             observed=rows.observed.get(site),
-            measure=(measure or {}).get(site),
+            row_parameters=(row_parameters or {}).get(site),
         )
         for site, likelihood in statistics.items()
     }
@@ -183,7 +185,7 @@ def summaries_of(
 def _by_label(rows: Rows) -> tuple[Rows, Rows | None]:
     """The rows with a label, and those without, if there are any, which have weights and no labels."""
     codes = rows.labels
-    if codes is None or not holds_anywhere(codes < 0):
+    if codes is None or not any_known(codes < 0):
         return rows, None
     known = np.flatnonzero(codes >= 0)
     others = _taken(rows, np.flatnonzero(codes < 0)) if len(known) else rows

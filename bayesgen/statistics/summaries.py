@@ -16,7 +16,7 @@ from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.typing import Array, Float
 
-from .arrays import Cells, holds_anywhere, namespace
+from .arrays import Cells, any_known, namespace
 
 ClassTable: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
 
@@ -179,7 +179,7 @@ def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]
     """
     sizes = _magnitudes(moments)
     wrong = (sizes > MOST_MAGNITUDE) | ((sizes > 0) & (sizes < 1 / MOST_MAGNITUDE))
-    if holds_anywhere(wrong):
+    if any_known(wrong):
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         size = sizes[place]
         happens = "overflow" if size > MOST_MAGNITUDE else "vanish"

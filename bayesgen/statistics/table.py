@@ -42,12 +42,12 @@ class ExponentialFamily(Likelihood):
     """An exponential family with elementwise or vector statistics.
 
     Attributes:
-        statistics: (values, measure) -> tuple of arrays T_j, each of the rows' shape.
+        statistics: (values, row_parameters) -> tuple of arrays T_j, each of the rows' shape.
         natural: parameters -> tuple of arrays eta_j, each of shape (K, *extra, *event); -inf is allowed.
         log_partition: parameters -> A, (K, *extra).
-        log_base: (values, measure) -> log h, (n, *extra); or None where h = 1.
+        log_base: (values, row_parameters) -> log h, (n, *extra); or None where h = 1.
         event_dim: number of event axes of the distribution.
-        uses_measure: whether `statistics` or `log_base` look at `measure`.
+        has_row_parameters: whether `statistics` or `log_base` look at `row_parameters`.
         name: for messages.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
@@ -58,7 +58,7 @@ class ExponentialFamily(Likelihood):
     log_partition: Callable[[Parameters], Array]
     log_base: Callable[[Any, Any], Array] | None = None
     event_dim: int = 0
-    uses_measure: bool = False
+    has_row_parameters: bool = False
     name: str = "this distribution"
     mean: Callable[[tuple[Array, ...]], Array] | None = None
     draw: Callable[[np.random.Generator, tuple[Array, ...]], np.ndarray] | None = None
@@ -66,15 +66,15 @@ class ExponentialFamily(Likelihood):
     def summary_of(self, sample: Sample) -> Sums:
         """Sum each statistic by class. See `Likelihood.summarize`; vectors are observed or missing as a whole."""
         events = None if sample.observed is None else self.whole_events(sample.observed)
-        values, measure = sample.cells(), sample.measure
+        values, row_parameters = sample.cells(), sample.row_parameters
 
         def by_class(rows: Cells) -> Float[Array, "K ..."]:
             return sample.sums(rows, sample.observed if rows.shape == values.shape else events)
 
         with np.errstate(divide="ignore"):  # of filled cells, which may be at the boundary of the support
-            totals = tuple(by_class(rows) for rows in self.statistics(values, measure))
+            totals = tuple(by_class(rows) for rows in self.statistics(values, row_parameters))
             if self.log_base is not None:
-                base = by_class(self.log_base(values, measure))
+                base = by_class(self.log_base(values, row_parameters))
             else:
                 base = namespace(*totals).zeros(sample.shape[: values.ndim - self.event_dim])
         return Sums(dataclasses.replace(sample, observed=events).counts(), totals, base)
@@ -102,7 +102,7 @@ class ExponentialFamily(Likelihood):
         return self if self.log_base is None else dataclasses.replace(self, log_base=None)
 
     def density(self, parameters: Parameters) -> "ExponentialFamilyDensity":
-        """Natural parameters and log-partitions. Not where `uses_measure`."""
+        """Natural parameters and log-partitions. Not where `has_row_parameters`."""
         natural = tuple(eta.reshape(len(eta), -1) for eta in self.natural(parameters))
         partition = self.log_partition(parameters)
         return ExponentialFamilyDensity(natural, partition.reshape(len(partition), -1), self)
@@ -163,12 +163,12 @@ def _no_partition(parameters: Parameters) -> Float[Array, "K ..."]:
     return namespace(first).zeros(first.shape)
 
 
-def _log_binomial(values: Real[Array, "n ..."], measure: Parameters) -> Float[Array, "n ..."]:
-    total = measure["total_count"]
+def _log_binomial(values: Real[Array, "n ..."], row_parameters: Parameters) -> Float[Array, "n ..."]:
+    total = row_parameters["total_count"]
     return log_factorial(total) - log_factorial(values) - log_factorial(total - values)
 
 
-def _log_multinomial(values: Cells, measure: Parameters | None) -> Float[Array, "n ..."]:
+def _log_multinomial(values: Cells, row_parameters: Parameters | None) -> Float[Array, "n ..."]:
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if not hasattr(values, "tocsr"):
         return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
@@ -189,19 +189,19 @@ def _log(values: Real[Array, "..."]) -> Float[Array, "..."]:
 
 BERNOULLI = BernoulliLikelihood()
 BINOMIAL = ExponentialFamily(
-    statistics=lambda x, measure: (x, measure["total_count"] - x),
+    statistics=lambda x, row: (x, row["total_count"] - x),
     natural=lambda p: (p["log_one"], p["log_zero"]),
     log_partition=_no_partition,
     log_base=_log_binomial,
-    uses_measure=True,
+    has_row_parameters=True,
 )
 GEOMETRIC = ExponentialFamily(
-    statistics=lambda x, measure: (x, 1.0 + 0.0 * x),
+    statistics=lambda x, row: (x, 1.0 + 0.0 * x),
     natural=lambda p: (p["log_zero"], p["log_one"]),
     log_partition=_no_partition,
 )
 MULTINOMIAL = ExponentialFamily(
-    statistics=lambda x, measure: (x,),
+    statistics=lambda x, row: (x,),
     natural=lambda p: (p["log_probs"],),
     log_partition=lambda p: namespace(p["log_probs"]).zeros(p["log_probs"].shape[:-1]),
     log_base=_log_multinomial,
@@ -209,30 +209,30 @@ MULTINOMIAL = ExponentialFamily(
     name="a multinomial distribution",
 )
 POISSON = ExponentialFamily(
-    statistics=lambda x, measure: (x,),
+    statistics=lambda x, row: (x,),
     natural=lambda p: (p["log_rate"],),
     log_partition=lambda p: p["rate"],
-    log_base=lambda x, measure: -log_factorial(x),
+    log_base=lambda x, row: -log_factorial(x),
     mean=lambda natural: np.exp(natural[0]),
     draw=lambda rng, natural: rng.poisson(np.exp(natural[0])),
 )
 EXPONENTIAL = ExponentialFamily(
-    statistics=lambda x, measure: (x,),
+    statistics=lambda x, row: (x,),
     natural=lambda p: (-p["rate"],),
     log_partition=lambda p: -_log(p["rate"]),
 )
 GAMMA = ExponentialFamily(
-    statistics=lambda x, measure: (_log(x), x),
+    statistics=lambda x, row: (_log(x), x),
     natural=lambda p: (p["concentration"] - 1.0, -p["rate"]),
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 INVERSE_GAMMA = ExponentialFamily(
-    statistics=lambda x, measure: (_log(x), 1.0 / precise(x)),
+    statistics=lambda x, row: (_log(x), 1.0 / precise(x)),
     natural=lambda p: (-p["concentration"] - 1.0, -p["rate"]),
     log_partition=lambda p: _gammaln(p["concentration"]) - p["concentration"] * _log(p["rate"]),
 )
 BETA = ExponentialFamily(
-    statistics=lambda x, measure: (_log(x), namespace(x).log1p(-precise(x))),
+    statistics=lambda x, row: (_log(x), namespace(x).log1p(-precise(x))),
     natural=lambda p: (p["concentration1"] - 1.0, p["concentration0"] - 1.0),
     log_partition=lambda p: (
         _gammaln(p["concentration1"])
@@ -241,22 +241,22 @@ BETA = ExponentialFamily(
     ),
 )
 DIRICHLET = ExponentialFamily(
-    statistics=lambda x, measure: (_log(x),),
+    statistics=lambda x, row: (_log(x),),
     natural=lambda p: (p["concentration"] - 1.0,),
     log_partition=lambda p: _gammaln(p["concentration"]).sum(-1) - _gammaln(p["concentration"].sum(-1)),
     event_dim=1,
     name="a Dirichlet distribution",
 )
 HALF_NORMAL = ExponentialFamily(
-    statistics=lambda x, measure: (precise(x) ** 2,),
+    statistics=lambda x, row: (precise(x) ** 2,),
     natural=lambda p: (-0.5 / p["scale"] ** 2,),
     log_partition=lambda p: _log(p["scale"]) + 0.5 * math.log(math.pi / 2),
 )
 LAPLACE = ExponentialFamily(  # an exponential family where the location is known, and only there
-    statistics=lambda x, measure: (abs(x - measure["loc"]),),
+    statistics=lambda x, row: (abs(x - row["loc"]),),
     natural=lambda p: (-1.0 / p["scale"],),
     log_partition=lambda p: _log(2.0 * p["scale"]),
-    uses_measure=True,
+    has_row_parameters=True,
 )
 NORMAL = NormalLikelihood()
 LOG_NORMAL = NormalLikelihood(log_scale=True)
@@ -300,14 +300,14 @@ VECTOR = {"log_probs": 1}
 
 register(dist.BernoulliProbs, BERNOULLI, _binary_probs)
 register(dist.BernoulliLogits, BERNOULLI, _binary_logits)
-register(dist.BinomialProbs, BINOMIAL, _binary_probs, measure=_total_count)
-register(dist.BinomialLogits, BINOMIAL, _binary_logits, measure=_total_count)
+register(dist.BinomialProbs, BINOMIAL, _binary_probs, row_parameters=_total_count)
+register(dist.BinomialLogits, BINOMIAL, _binary_logits, row_parameters=_total_count)
 register(dist.GeometricProbs, GEOMETRIC, _binary_probs)
 register(dist.GeometricLogits, GEOMETRIC, _binary_logits)
 register(dist.CategoricalProbs, _categorical, _category_probs, event_dims=VECTOR)
 register(dist.CategoricalLogits, _categorical, _category_logits, event_dims=VECTOR)
-register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, measure=_total_count, event_dims=VECTOR)
-register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, measure=_total_count, event_dims=VECTOR)
+register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, row_parameters=_total_count, event_dims=VECTOR)
+register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, row_parameters=_total_count, event_dims=VECTOR)
 register(dist.Poisson, POISSON, lambda d: {"rate": jnp.asarray(d.rate), "log_rate": jnp.log(d.rate)})
 register(dist.Exponential, EXPONENTIAL, _named("rate"))
 register(dist.Gamma, GAMMA, _named("concentration", "rate"))
@@ -323,7 +323,7 @@ register(
 register(dist.Beta, BETA, _named("concentration1", "concentration0"))
 register(dist.Dirichlet, DIRICHLET, _named("concentration"), event_dims={"concentration": 1})
 register(dist.HalfNormal, HALF_NORMAL, _named("scale"))
-register(dist.Laplace, LAPLACE, _named("scale"), measure=_named("loc"))
+register(dist.Laplace, LAPLACE, _named("scale"), row_parameters=_named("loc"))
 register(dist.Normal, NORMAL, _named("loc", "scale"))
 register(dist.LogNormal, LOG_NORMAL, _named("loc", "scale"))
 register(

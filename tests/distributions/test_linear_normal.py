@@ -93,7 +93,9 @@ def test_the_summary_gives_the_sum_over_rows_whose_features_differ(shared, soft,
         values = np.where(observed, values, np.nan)
     summarize = functools.partial(LINEAR_NORMAL.summarize, num_classes=CLASSES)
     run = jax.jit(summarize) if traced else summarize
-    summary = run(values=values, classes=classes, weights=weights, observed=observed, measure={"features": features})
+    summary = run(
+        values=values, classes=classes, weights=weights, observed=observed, row_parameters={"features": features}
+    )
     shares = np.eye(CLASSES)[codes] if not soft else classes
     cells = [np.full(ROWS, k) for k in range(CLASSES)]
     tables = np.stack([cell_log_probs(whole, np.nan_to_num(values), k, given) for k in cells])
@@ -109,7 +111,9 @@ def test_far_off_features_of_unlike_scales_lose_no_digits(rng):
     values = features @ coefficients - 2e6 + rng.normal(0, 0.5, ROWS)
     codes = np.zeros(ROWS, int)
     parts = [slice(0, 19), slice(19, None)]
-    one, two = (LINEAR_NORMAL.summarize(values[p], codes[p], 1, measure={"features": features[p]}) for p in parts)
+    one, two = (
+        LINEAR_NORMAL.summarize(values[p], codes[p], 1, row_parameters={"features": features[p]}) for p in parts
+    )
     both = (one + two).scatter[0]
     rows = np.column_stack([features, values]).astype(np.longdouble)
     residuals = rows - rows.mean(0)
@@ -146,7 +150,7 @@ def by_attribute(n):
 
 def test_features_may_be_covariates_and_other_attributes(rng):
     program = GenerativeProgram(chain, label=None)
-    assert program.plan.rowwise == () and program.plan.measure == ("first", "second")
+    assert program.plan.rowwise == () and program.plan.row_parameters == ("first", "second")
     dose = rng.normal(1e3, 2, ROWS)
     latents = {"slope": np.array([0.7, -0.4]), "noise": np.array(0.6)}
     rows = program.simulate(ROWS, seed=4, latents=latents, dose=dose)

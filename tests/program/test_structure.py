@@ -23,7 +23,7 @@ def test_the_plan_says_why_not():
     assert "depends on attribute x" in reasons["z"]
     assert "StudentT has no registered likelihood" in reasons["t"]
     assert "depend on covariate dose" in dict(BOUND[covariate].plan.reasons)["x"]
-    assert BOUND[covariate].plan.measure == ("hits",)
+    assert BOUND[covariate].plan.row_parameters == ("hits",)
 
 
 def test_the_structure_is_found_by_tracing():

@@ -38,12 +38,12 @@ def same(one, two, rtol=1e-11, atol=1e-11):
 
 
 def data(name, rng):
-    likelihood, measure = likelihood_of(name, rng)
-    return likelihood, CASES[name].rows(rng), measure, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
+    likelihood, per_row = likelihood_of(name, rng)
+    return likelihood, CASES[name].rows(rng), per_row, rng.choice([0, 2], ROWS), rng.gamma(1.0, 1.0, ROWS)
 
 
-def take(measure, rows):
-    return {key: value[rows] for key, value in measure.items()}
+def take(per_row, rows):
+    return {key: value[rows] for key, value in per_row.items()}
 
 
 def with_holes(values, rng):
@@ -55,17 +55,17 @@ def with_holes(values, rng):
 @every_case
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_hot_responsibilities_are_codes(name, weighted, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
+    likelihood, values, per_row, codes, weights = data(name, rng)
     weights = weights if weighted else None
-    by_codes = likelihood.summarize(values, codes, CLASSES, weights, measure=measure)
-    by_rows = likelihood.summarize(values, np.eye(CLASSES)[codes], CLASSES, weights, measure=measure)
+    by_codes = likelihood.summarize(values, codes, CLASSES, weights, row_parameters=per_row)
+    by_rows = likelihood.summarize(values, np.eye(CLASSES)[codes], CLASSES, weights, row_parameters=per_row)
     same(by_rows, by_codes)
     assert (by_rows.count[EMPTY] == 0).all()
 
 
 @every_case
 def test_responsibilities_are_weighted_copies_in_every_class(name, rng):
-    likelihood, values, measure, _, weights = data(name, rng)
+    likelihood, values, per_row, _, weights = data(name, rng)
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
     copies, codes = np.tile(np.arange(ROWS), CLASSES), np.repeat(np.arange(CLASSES), ROWS)
     expected = likelihood.summarize(
@@ -73,24 +73,24 @@ def test_responsibilities_are_weighted_copies_in_every_class(name, rng):
         codes,
         CLASSES,
         (responsibilities * weights[:, None]).T.ravel(),
-        measure=take(measure, copies),
+        row_parameters=take(per_row, copies),
     )
-    same(likelihood.summarize(values, responsibilities, CLASSES, weights, measure=measure), expected)
+    same(likelihood.summarize(values, responsibilities, CLASSES, weights, row_parameters=per_row), expected)
 
 
 @every_case
 def test_traced_summaries_are_those_of_numpy(name, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
-    measure, holes = jax.tree.map(np.array, measure), with_holes(values, rng)[1]
+    likelihood, values, per_row, codes, weights = data(name, rng)
+    per_row, holes = jax.tree.map(np.array, per_row), with_holes(values, rng)[1]
     responsibilities = rng.dirichlet(np.full(CLASSES, 0.5), ROWS)
     holes = None if name in VECTORS else holes
     given = ((codes, None, holes), (codes, weights, None), (responsibilities, weights, holes))
 
-    def run(values, given, measure):
-        return [likelihood.summarize(values, classes, CLASSES, w, mask, measure) for classes, w, mask in given]
+    def run(values, given, per_row):
+        return [likelihood.summarize(values, classes, CLASSES, w, mask, per_row) for classes, w, mask in given]
 
-    found = Traced.of(run, values, given, measure)(values, given, measure)
-    for traced, expected in zip(found, run(values, given, measure), strict=True):
+    found = Traced.of(run, values, given, per_row)(values, given, per_row)
+    for traced, expected in zip(found, run(values, given, per_row), strict=True):
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(expected))
         same(jax.tree.map(np.asarray, traced), expected)
 
@@ -99,11 +99,11 @@ def test_traced_summaries_are_those_of_numpy(name, rng):
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
+    likelihood, values, per_row, codes, weights = data(name, rng)
     weights = weights if weighted else None
     classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
     values, observed = with_holes(values, rng)
-    found = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
+    found = likelihood.summarize(values, classes, CLASSES, weights, observed, per_row)
     assert found.count.shape == (CLASSES, COLUMNS)
     for column in range(COLUMNS):
         rows, place = observed[:, column], slice(column, column + 1)
@@ -112,7 +112,7 @@ def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
             classes[rows],
             CLASSES,
             None if weights is None else weights[rows],
-            measure={key: value[rows, place] for key, value in measure.items()},
+            row_parameters={key: value[rows, place] for key, value in per_row.items()},
         )
         of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
         assert jax.tree.structure(of_column) == jax.tree.structure(expected)
@@ -123,33 +123,35 @@ def test_a_missing_cell_is_dropped_from_its_column(name, soft, weighted, rng):
 @columnwise
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_row_and_a_column_without_observed_cells(name, soft, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
+    likelihood, values, per_row, codes, weights = data(name, rng)
     classes = rng.dirichlet(np.full(CLASSES, 0.5), ROWS) if soft else codes
     observed = np.ones(values.shape, bool)
     observed[[3, 17]] = False
     kept = observed[:, 0]
-    found = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
-    expected = likelihood.summarize(values[kept], classes[kept], CLASSES, weights[kept], measure=take(measure, kept))
+    found = likelihood.summarize(values, classes, CLASSES, weights, observed, per_row)
+    expected = likelihood.summarize(
+        values[kept], classes[kept], CLASSES, weights[kept], row_parameters=take(per_row, kept)
+    )
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(
             one, other if one.shape == other.shape else np.stack([other] * COLUMNS, 1), rtol=1e-11
         )
     observed[:, 1] = False
-    empty = likelihood.summarize(values, classes, CLASSES, weights, observed, measure)
+    empty = likelihood.summarize(values, classes, CLASSES, weights, observed, per_row)
     assert all((leaf[:, 1] == 0).all() for leaf in jax.tree.leaves(empty))
     np.testing.assert_array_equal(empty.count[:, 0], found.count[:, 0])
 
 
 @columnwise
 def test_summaries_merge_with_and_without_missing_cells(name, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
+    likelihood, values, per_row, codes, weights = data(name, rng)
     whole_values = values
     values, observed = with_holes(values, rng)
     observed[:19], values[:19] = True, whole_values[:19]
 
     def summarize(rows, masked=True):
         mask = observed[rows] if masked else None
-        return likelihood.summarize(values[rows], codes[rows], CLASSES, weights[rows], mask, take(measure, rows))
+        return likelihood.summarize(values[rows], codes[rows], CLASSES, weights[rows], mask, take(per_row, rows))
 
     everything, index = summarize(np.arange(ROWS)), np.arange(ROWS)
     whole, holes = summarize(index[:19], masked=False), summarize(index[19:])
@@ -161,16 +163,16 @@ def test_summaries_merge_with_and_without_missing_cells(name, rng):
     same(jax.tree.map(np.asarray, merged), everything)
     same(
         everything.pooled().of_class(0),
-        likelihood.summarize(values, 0 * codes, 1, weights, observed, measure).of_class(0),
+        likelihood.summarize(values, 0 * codes, 1, weights, observed, per_row).of_class(0),
     )
 
 
 @columnwise
 def test_the_likelihood_of_what_is_observed(name, rng):
-    _, values, measure, codes, weights = data(name, rng)
+    _, values, per_row, codes, weights = data(name, rng)
     likelihood, parameters, _, cells = read(name, CASES[name].parameters(rng), values)
     values, observed = with_holes(values, rng)
-    summary = likelihood.summarize(values, codes, CLASSES, weights, observed, measure)
+    summary = likelihood.summarize(values, codes, CLASSES, weights, observed, per_row)
     weighted = weights[:, None] * np.where(observed, cells[np.arange(ROWS), codes], 0.0)
     expected = np.stack([weighted[codes == k].sum(0) for k in range(CLASSES)])
     np.testing.assert_allclose(likelihood.log_likelihood(parameters, summary), expected, rtol=1e-9, atol=1e-12)
@@ -178,20 +180,20 @@ def test_the_likelihood_of_what_is_observed(name, rng):
 
 @pytest.mark.parametrize(("name", "words"), [("Multinomial, probs", "a multinomial"), ("Dirichlet", "a Dirichlet")])
 def test_vectors_are_left_out_as_a_whole_and_refuse_missing_parts_by_name(name, words, rng):
-    likelihood, values, measure, codes, weights = data(name, rng)
+    likelihood, values, per_row, codes, weights = data(name, rng)
     whole = rng.random(values.shape[:-1]) < 0.6
     observed = np.repeat(whole[..., None], values.shape[-1], -1)
     holed = np.where(observed, values, np.nan)
-    found = likelihood.summarize(holed, codes, CLASSES, weights, observed, measure)
+    found = likelihood.summarize(holed, codes, CLASSES, weights, observed, per_row)
     for column in range(values.shape[1]):
         rows, place = whole[:, column], slice(column, column + 1)
-        kept = {key: value[rows, place] for key, value in measure.items()}
-        expected = likelihood.summarize(values[rows, place], codes[rows], CLASSES, weights[rows], measure=kept)
+        kept = {key: value[rows, place] for key, value in per_row.items()}
+        expected = likelihood.summarize(values[rows, place], codes[rows], CLASSES, weights[rows], row_parameters=kept)
         of_column = jax.tree.map(lambda array, place=place: array[:, place], found)
         same(of_column, dataclasses.replace(expected, count=expected.count[:, None]))
     observed[3, 0, 1] = not observed[3, 0, 1]
     with pytest.raises(DataError, match=rf"The vectors of {words} distribution have missing cells"):
-        likelihood.summarize(values, codes, CLASSES, observed=observed, measure=measure)
+        likelihood.summarize(values, codes, CLASSES, observed=observed, row_parameters=per_row)
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -256,7 +258,7 @@ def test_gradients_reach_responsibilities(rng):
 def test_the_density_of_what_is_observed(name, traced, rng):
     values = CASES[name].rows(rng)
     likelihood, parameters, _, cells = read(name, CASES[name].parameters(rng), values)
-    if likelihood.uses_measure:
+    if likelihood.has_row_parameters:
         return
     values, observed = with_holes(values, rng)
     observed[5] = False

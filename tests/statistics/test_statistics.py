@@ -225,7 +225,7 @@ class Read(NamedTuple):
 
     likelihood: Likelihood
     parameters: dict
-    measure: dict
+    row_parameters: dict
     cells: np.ndarray
 
 
@@ -238,7 +238,7 @@ def reader(name):
         distribution = CASES[name].build(**parameters)
         conditional = read_conditional(distribution, -2)
         likelihoods.append(conditional.likelihood)
-        return conditional.parameters, conditional.measure, distribution.log_prob(values[:, None])
+        return conditional.parameters, conditional.row_parameters, distribution.log_prob(values[:, None])
 
     def evaluate(*arguments):
         kinds = str(jax.tree.map(lambda array: (np.shape(array), np.asarray(array).dtype), arguments))
@@ -257,14 +257,14 @@ def read(name, parameters, values):
 
 
 def likelihood_of(name, rng):
-    """The likelihood of a case, and the parameters of its base measure row by row."""
+    """The likelihood of a case, and its row parameters."""
     found = read(name, CASES[name].parameters(rng), CASES[name].rows(np.random.default_rng(0)))
-    return found.likelihood, by_row(found.measure)
+    return found.likelihood, by_row(found.row_parameters)
 
 
-def by_row(measure):
-    """Parameters of the base measure row by row: they are the same in all classes."""
-    return {k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in measure.items()}
+def by_row(per_row):
+    """Row parameters: they are the same in all classes."""
+    return {k: np.broadcast_to(v[:1], (ROWS, *v.shape[1:])) for k, v in per_row.items()}
 
 
 @functools.cache
@@ -329,8 +329,8 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
     for _ in range(2):
         parameters, values = case.parameters(rng), case.rows(rng)
         weights = rng.gamma(1.0, 1.0, ROWS)
-        likelihood, arrays, measure, cells = read(name, parameters, values)
-        summary = likelihood.summarize(values, codes, CLASSES, weights, measure=by_row(measure))
+        likelihood, arrays, per_row, cells = read(name, parameters, values)
+        summary = likelihood.summarize(values, codes, CLASSES, weights, row_parameters=by_row(per_row))
         sums, found, by_class = compiled(name)(parameters, values, codes, weights, summary)
         for kind, expected in sums.items():
             np.testing.assert_allclose(found[kind], expected, rtol=1e-9, err_msg=kind)
@@ -339,7 +339,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
         np.testing.assert_allclose(by_class, expected, rtol=1e-9, atol=1e-12)
         assert (np.asarray(by_class)[EMPTY] == 0).all()
         assert all(leaf.dtype == np.float64 for leaf in jax.tree.leaves(summary))
-        if not likelihood.uses_measure:
+        if not likelihood.has_row_parameters:
             rows = likelihood.density(arrays).log_prob(values)
             assert isinstance(rows, np.ndarray)
             np.testing.assert_allclose(rows, cells.sum(-1), rtol=1e-9, atol=1e-9)
@@ -349,7 +349,7 @@ def test_the_summary_gives_the_sum_over_rows(name, rng, codes):
 
 
 def test_what_needs_inert_parameters_says_so():
-    told = {name for name in CASES if likelihood_of(name, np.random.default_rng(0))[0].uses_measure}
+    told = {name for name in CASES if likelihood_of(name, np.random.default_rng(0))[0].has_row_parameters}
     assert told == {"Binomial, probs", "Binomial, logits", "Laplace", "LinearNormal"}
 
 
@@ -357,12 +357,12 @@ def test_what_needs_inert_parameters_says_so():
 def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    likelihood, measure = likelihood_of(name, rng)
+    likelihood, per_row = likelihood_of(name, rng)
 
     def summarize(rows, weights=None):
-        of_rows = {k: v[rows] for k, v in measure.items()}
+        of_rows = {k: v[rows] for k, v in per_row.items()}
         given = None if weights is None else weights[rows]
-        return likelihood.summarize(values[rows], codes[rows], CLASSES, given, measure=of_rows)
+        return likelihood.summarize(values[rows], codes[rows], CLASSES, given, row_parameters=of_rows)
 
     def same(one, two):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11), one, two)
@@ -374,7 +374,7 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     same(parts[0] + parts[1], everything)
     weights = rng.integers(0, 4, ROWS).astype(float)
     same(summarize(index, weights), summarize(np.repeat(index, weights.astype(int))))
-    swapped = likelihood.summarize(values, np.where(codes == 0, 0, 1), 2, measure=measure)
+    swapped = likelihood.summarize(values, np.where(codes == 0, 0, 1), 2, row_parameters=per_row)
     same(swapped.pooled().of_class(0), everything.pooled().of_class(0))
     same(swapped.of_class(1), everything.of_class(2))
 
@@ -383,9 +383,11 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
 def test_an_empty_part_merges_as_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng)
-    likelihood, measure = likelihood_of(name, rng)
-    nothing = likelihood.summarize(values[:0], codes[:0], CLASSES, measure={k: v[:0] for k, v in measure.items()})
-    everything = likelihood.summarize(values, codes, CLASSES, measure=measure)
+    likelihood, per_row = likelihood_of(name, rng)
+    nothing = likelihood.summarize(
+        values[:0], codes[:0], CLASSES, row_parameters={k: v[:0] for k, v in per_row.items()}
+    )
+    everything = likelihood.summarize(values, codes, CLASSES, row_parameters=per_row)
     for merged in (nothing + everything, everything + nothing):
         jax.tree.map(np.testing.assert_array_equal, merged, everything)
 
@@ -394,9 +396,9 @@ def test_an_empty_part_merges_as_nothing(name, rng, codes):
 def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.float32)
-    likelihood, measure = likelihood_of(name, rng)
-    narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
-    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
+    likelihood, per_row = likelihood_of(name, rng)
+    narrow = likelihood.summarize(values, codes, CLASSES, row_parameters=per_row)
+    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, row_parameters=per_row)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
@@ -404,9 +406,9 @@ def test_float32_rows_lose_nothing_beyond_their_own_rounding(name, rng, codes):
 def test_small_integers_lose_nothing(name, rng, codes):
     case = CASES[name]
     values = case.rows(rng).astype(np.uint8)
-    likelihood, measure = likelihood_of(name, rng)
-    narrow = likelihood.summarize(values, codes, CLASSES, measure=measure)
-    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, measure=measure)
+    likelihood, per_row = likelihood_of(name, rng)
+    narrow = likelihood.summarize(values, codes, CLASSES, row_parameters=per_row)
+    wide = likelihood.summarize(values.astype(np.float64), codes, CLASSES, row_parameters=per_row)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), narrow, wide)
 
 
