@@ -184,8 +184,8 @@ class CountsAndRows(Summary):
     def pooled(self) -> "CountsAndRows":
         return CountsAndRows(self.counts.pooled(), self.kept.pooled(), self.most)
 
-    def of_class(self, index: int) -> "CountsAndRows":
-        return CountsAndRows(self.counts.of_class(index), self.kept.of_class(index), self.most)
+    def select_class(self, index: int) -> "CountsAndRows":
+        return CountsAndRows(self.counts.select_class(index), self.kept.select_class(index), self.most)
 
     def with_empty_class(self, place: int) -> "CountsAndRows":
         counts = self.counts.with_empty_class(place)
@@ -238,7 +238,7 @@ class MarkovLikelihood(Likelihood):
         if not is_partial.any():
             return of_whole
         of_partial = np.where(is_partial, shares, 0.0)
-        kept = RetainedRows.of_rows(codes, sample.classes, sample.num_classes, of_partial, observed)
+        kept = RetainedRows.from_rows(codes, sample.classes, sample.num_classes, of_partial, observed)
         return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
 
     def _counted(self, sample: Sample) -> Sums:

@@ -153,11 +153,11 @@ class Family(abc.ABC):
     def resolve(self, scale: Scale) -> Self:
         """Fill in defaults from the scale of the data and broadcast to the block's table of parameters."""
 
-    def of_one_class(self) -> Self:
+    def with_class_axis(self) -> Self:
         """The family, resolved alone, as a table of one class: with an axis of length 1 first."""
         assert self.batch_shape is not None
         numbers = {k: v for k, v in self.hyperparameters.items() if not isinstance(v, dist.Distribution)}
-        with_axis = {k: v.of_one_class() if isinstance(v, Family) else v[None] for k, v in numbers.items()}
+        with_axis = {k: v.with_class_axis() if isinstance(v, Family) else v[None] for k, v in numbers.items()}
         return self.replace(**with_axis, batch_shape=(1, *self.batch_shape))
 
     def scale_of(self, summary: Any) -> Scale:
@@ -186,7 +186,7 @@ class Family(abc.ABC):
         rows = lone_rows(self, values)
         cells, row_parameters = (rows[:, -1], {"features": rows[:, :-1]}) if self.traits.features else (rows, None)
         shares, codes = as_weights(weights, rows.shape[0], "weights"), np.zeros(rows.shape[0], np.int64)
-        summary = self.likelihood.summarize(cells, codes, 1, shares, row_parameters=row_parameters).of_class(0)
+        summary = self.likelihood.summarize(cells, codes, 1, shares, row_parameters=row_parameters).select_class(0)
         if isinstance(summary, Moments):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary

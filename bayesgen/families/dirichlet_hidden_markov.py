@@ -265,7 +265,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
                 log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
             of_rows, counts = expected_hidden_counts(
                 np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
-                family.likelihood_parameters(emissions), summary.of_class(code), has_partial,
+                family.likelihood_parameters(emissions), summary.select_class(code), has_partial,
             )  # fmt: skip
             if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
                 counts = dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)[1])
@@ -277,7 +277,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
         """Counts at which EM starts: clusters of the time steps are the states. See `clustered_counts`."""
         has_partial, parts = has_partial_steps(summary), []
         for code in range(summary.num_classes or 1):
-            rows, family = summary.of_class(code), self._emissions_of(code)
+            rows, family = summary.select_class(code), self._emissions_of(code)
             counts = clustered_counts(family.likelihood, rows, self.num_states, has_partial, rng)
             if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
                 counts = dataclasses.replace(counts, emissions=family.initial_summary(counts.emissions))

@@ -369,7 +369,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
         codes, observed = codes_of(values, symbols, size, self.end)
         weights = as_weights(weights, len(codes), "weights")
-        return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).of_class(0)
+        return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).select_class(0)
 
     def scale_of(self, summary: Any) -> Scale:
         whole = summary.counts if isinstance(summary, CountsAndRows) else summary

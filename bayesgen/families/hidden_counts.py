@@ -46,7 +46,7 @@ class HiddenCounts(Summary):
             self.initial.sum(0, keepdims=True), self.transition.sum(0, keepdims=True), self.emissions.pooled()
         )
 
-    def of_class(self, index: int) -> "HiddenCounts":
+    def select_class(self, index: int) -> "HiddenCounts":
         return jax.tree.map(lambda array: array[index, ...], self)
 
 
@@ -67,7 +67,7 @@ class ObservedSteps:
     weights: Float[np.ndarray, " m"]
 
     @classmethod
-    def of_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "ObservedSteps":
+    def from_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "ObservedSteps":
         """The time steps of some of the entries."""
         places = np.asarray(rows.places[part])
         values = np.asarray(rows.values)[places]
@@ -114,7 +114,7 @@ def expected_hidden_counts(
     density, num_states = likelihood.density(emissions), len(log_initial)
     total, parts = 0.0, list[HiddenCounts]()
     for part in _parts(rows, num_states):
-        steps = ObservedSteps.of_rows(rows, part)
+        steps = ObservedSteps.from_rows(rows, part)
         table = np.zeros((*steps.is_observed.shape, num_states))
         if len(steps.cells):
             table[steps.is_observed] = density.log_prob(steps.cells, steps.observed)
@@ -192,7 +192,7 @@ def clustered_counts(
         has_partial: whether some time steps have both observed and missing cells.
         rng: random numbers; None for the first start, which is deterministic.
     """
-    steps = ObservedSteps.of_rows(rows)
+    steps = ObservedSteps.from_rows(rows)
     states = np.zeros((*steps.is_observed.shape, num_states))
     if len(steps.cells):
         draws = np.random.default_rng(0) if rng is None else rng

@@ -162,7 +162,7 @@ class ExpectationMaximization:
         """Those of the blocks, without the base measure, which does not depend on parameters."""
         blocks = []
         for block in self.conjugate.blocks:
-            family, of_block = self.conjugate.table(block), self.conjugate.of_block(block, parameters)
+            family, of_block = self.conjugate.table(block), self.conjugate.block_parameters(block, parameters)
             blocks.append((block.name, self._likelihoods[block.name].density(family.likelihood_parameters(of_block))))
         with np.errstate(divide="ignore"):
             return np.log(parameters["class_probs"]), blocks

@@ -77,7 +77,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         block = conjugate.block_of(column)
         if block is None:
             raise DataError(f"There is no column {column!r}. The columns are {quote_some(self.schema.columns or ())}.")
-        return block.of_column(column, self.parameters)
+        return block.column_parameters(column, self.parameters)
 
     def log_joint(
         self,

@@ -128,7 +128,7 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
     summary = summary.by_column()
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(column_name, columns))
-    pooled, shape = summary.pooled().of_class(0), (len(columns),)
+    pooled, shape = summary.pooled().select_class(0), (len(columns),)
     xp = namespace(pooled.count)
     count = xp.where(pooled.count > 0, pooled.count, 1.0)
     if not isinstance(pooled, Moments):

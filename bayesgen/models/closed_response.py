@@ -125,7 +125,7 @@ class JointNormalResponse(ClosedResponse):
 
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
         """
-        density = families[self.response.site].of_one_class().row_predictive()
+        density = families[self.response.site].with_class_axis().row_predictive()
         assert isinstance(density, MultivariateStudentTDensity)
         loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
         given = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)

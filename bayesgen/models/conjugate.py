@@ -38,7 +38,7 @@ class Block:
     columns: Sequence[str] = static()
     given: str | None = static(default=None)
 
-    def of_column(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def column_parameters(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Parameter -> its entries for one column. Parameters may have leading axes."""
         place, values = list(self.columns).index(column), {}
         for parameter, axes in self.family.parameter_axes().items():
@@ -94,9 +94,9 @@ class Conjugate:
 
     def table(self, block: Block) -> Family:
         """A block's family with a class axis, of length 1 without classes."""
-        return block.family if self.class_prior is not None else block.family.of_one_class()
+        return block.family if self.class_prior is not None else block.family.with_class_axis()
 
-    def of_block(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def block_parameters(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The parameters of one block by their names in its family, with a class axis."""
         values = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
         if self.class_prior is not None:
@@ -187,7 +187,9 @@ class Conjugate:
         summaries = dict(statistics.summaries)
         for block, family in self.incomplete(statistics):
             if not (cells_alone and family.without_maximum):
-                summaries[block.name] = family.e_step(summaries[block.name], self.of_block(block, parameters))[1]
+                summaries[block.name] = family.e_step(summaries[block.name], self.block_parameters(block, parameters))[
+                    1
+                ]
         return dataclasses.replace(statistics, summaries=summaries)
 
     def free_parameters(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
@@ -198,7 +200,7 @@ class Conjugate:
     def _free_parameters(self, block: Block, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " F"]:
         family = self.table(block)
         assert isinstance(family, IncompleteFamily)
-        return family.free_parameters(self.of_block(block, parameters))
+        return family.free_parameters(self.block_parameters(block, parameters))
 
     def at_free_parameters(
         self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
@@ -218,7 +220,7 @@ class Conjugate:
 
     def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[str, Family, dict[str, np.ndarray]]]:
         """Name, family with a class axis, and parameters, of the class prior and of each block."""
-        of_blocks = [(block.name, self.table(block), self.of_block(block, parameters)) for block in self.blocks]
+        of_blocks = [(block.name, self.table(block), self.block_parameters(block, parameters)) for block in self.blocks]
         if self.class_prior is None:
             return of_blocks
         return [("class", self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
@@ -317,7 +319,7 @@ class Conjugate:
     def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """Summaries of the labels ("class") and of each block, with a class axis only if there are classes."""
         if self.class_prior is None:
-            return {block.name: statistics.summaries[block.name].of_class(0) for block in self.blocks}
+            return {block.name: statistics.summaries[block.name].select_class(0) for block in self.blocks}
         return {"class": statistics.labels} | dict(statistics.summaries)
 
     def _names(self, name: str, family: Family) -> Names:
@@ -333,7 +335,7 @@ class Conjugate:
         """Log class probabilities and the blocks' densities at given parameters."""
         blocks = []
         for block in self.blocks:
-            density = self.table(block).row_density(self.of_block(block, parameters))
+            density = self.table(block).row_density(self.block_parameters(block, parameters))
             blocks.append((block.name, _given(block, density)))
         return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
 

@@ -232,7 +232,7 @@ class Ellipsoids:
             return Distances(jnp.stack([(each**2).sum(-1) for each in whitened], 1), half_log_det, dimension)
         return Distances(self._of_complete(np.asarray(rows)), half_log_det, dimension)
 
-    def of_class(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
+    def mean_and_precision(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
         """Mean and precision of a class, at an index of the extra axis."""
         inverse = np.asarray(self.inverse[k, index])
         return np.asarray(self.loc[k, index]), inverse.T @ inverse
@@ -257,7 +257,7 @@ class Ellipsoids:
         for index in range(num_extra):
             parts = parts_of(*patterns_of(mask[:, index]))
             for k in range(num_classes):
-                loc, precision = self.of_class(k, index)
+                loc, precision = self.mean_and_precision(k, index)
                 for part in parts:
                     given = condition(loc, precision, rows[:, index], mask[:, index], part)
                     whitened = given.residuals @ self.inverse[k, index].T
@@ -282,7 +282,7 @@ def conditional_means(
     """Rows completed by the means of missing columns given the observed ones, under each class."""
     means, parts = np.empty((len(values), len(ellipsoids.loc), values.shape[1])), parts_of(*patterns_of(observed))
     for k in range(len(ellipsoids.loc)):
-        loc, precision = ellipsoids.of_class(k)
+        loc, precision = ellipsoids.mean_and_precision(k)
         for part in parts:
             means[part.rows, k] = loc + condition(loc, precision, np.asarray(values), observed, part).residuals
     return means
@@ -306,7 +306,7 @@ def conditional_draws(
     """
     draws = np.empty(values.shape)
     for k in range(len(ellipsoids.loc)):
-        (loc, precision), of_class = ellipsoids.of_class(k), np.flatnonzero(classes == k)
+        (loc, precision), of_class = ellipsoids.mean_and_precision(k), np.flatnonzero(classes == k)
         rows, mask = np.asarray(values)[of_class], observed[of_class]
         for part in parts_of(*patterns_of(mask)):
             given = condition(loc, precision, rows, mask, part)

@@ -88,7 +88,7 @@ class RetainedRows(Summary):
     num_classes: int | None = static()
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         values: Real[Array, "n T ..."],
         classes: Classes,
@@ -148,7 +148,7 @@ class RetainedRows(Summary):
             self, places=places, classes=np.zeros_like(places), weights=weights[places], num_classes=1
         )
 
-    def of_class(self, index: int) -> "RetainedRows":
+    def select_class(self, index: int) -> "RetainedRows":
         """The entries of one class, with their rows."""
         entries = np.flatnonzero(self.classes == index)
         rows, places = np.unique(self.places[entries], return_inverse=True)
@@ -175,7 +175,7 @@ class RetainedRows(Summary):
         of_rows = np.zeros((self.num_rows, num_classes))
         np.add.at(of_rows, (self.places, self.classes), self.weights)
         moments = class_moments(steps, np.repeat(of_rows, self.values.shape[1], 0), num_classes, observed=observed)
-        return moments if self.num_classes is not None else moments.of_class(0)
+        return moments if self.num_classes is not None else moments.select_class(0)
 
     def with_steps(self, num_steps: int) -> "RetainedRows":
         """The same with rows padded to a number of time steps."""
@@ -246,7 +246,9 @@ class LatentLikelihood(Likelihood):
         return float(math.prod(values.shape[1:]))
 
     def summary_of(self, sample: Sample) -> RetainedRows:
-        return RetainedRows.of_rows(sample.values, sample.classes, sample.num_classes, sample.weights, sample.observed)
+        return RetainedRows.from_rows(
+            sample.values, sample.classes, sample.num_classes, sample.weights, sample.observed
+        )
 
     def log_likelihood(self, parameters: Parameters, summary: RetainedRows) -> Float[Array, "..."]:  # type: ignore[override]
         """Sums of the weighted log densities of the rows of each class."""

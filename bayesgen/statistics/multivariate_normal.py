@@ -233,7 +233,7 @@ class MultivariateNormalLikelihood(Likelihood):
             sample = sample if has_cells.all() else sample.take(np.flatnonzero(has_cells))
         values, classes, num_classes, weights = sample.values, sample.classes, sample.num_classes, sample.weights
         if sample.observed is not None and not np.all(sample.observed):
-            return PatternMoments.of_rows(values, classes, num_classes, weights, sample.observed)
+            return PatternMoments.from_rows(values, classes, num_classes, weights, sample.observed)
         extra, dimension = values.shape[1:-1], values.shape[-1]
         blocks = values.reshape(len(values), math.prod(extra), dimension)
         parts = [

@@ -41,7 +41,7 @@ class PatternMoments(Summary):
     num_classes: int | None = static()
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         values: Real[Array, " n *event"],
         classes: Classes,
@@ -94,7 +94,7 @@ class PatternMoments(Summary):
     def pooled(self) -> "PatternMoments":
         return dataclasses.replace(self, classes=np.zeros_like(self.classes), num_classes=1).regrouped()
 
-    def of_class(self, index: int) -> "PatternMoments":
+    def select_class(self, index: int) -> "PatternMoments":
         groups = np.flatnonzero(self.classes == index)
         of_groups = np.flatnonzero(np.isin(self.scatter_groups, groups))
         return PatternMoments(
@@ -124,7 +124,7 @@ class PatternMoments(Summary):
             between.count.reshape(shape), between.mean.reshape(shape), (between.scatter + within).reshape(shape),
             np.zeros(shape),
         )  # fmt: skip
-        return columns if self.num_classes is not None else columns.of_class(0)
+        return columns if self.num_classes is not None else columns.select_class(0)
 
     def padded(self) -> "PatternMoments":
         """The same with groups and scatter matrices of weight zero added, up to sizes that share compilations."""

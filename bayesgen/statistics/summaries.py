@@ -45,7 +45,7 @@ class Summary(abc.ABC):
         """The summary of all classes as one, with a class axis of length 1."""
 
     @abc.abstractmethod
-    def of_class(self, index: int) -> "Summary":
+    def select_class(self, index: int) -> "Summary":
         """The summary of one class alone, without its class axis."""
 
     def by_column(self) -> "Summary":
@@ -91,7 +91,7 @@ class Sums(Summary):
     def pooled(self) -> "Sums":
         return jax.tree.map(lambda array: array.sum(0, keepdims=True), self)
 
-    def of_class(self, index: int) -> "Sums":
+    def select_class(self, index: int) -> "Sums":
         return jax.tree.map(lambda array: array[index, ...], self)
 
 
@@ -144,7 +144,7 @@ class Moments(Summary):
     def _slice(self, index: int) -> "Moments":
         return jax.tree.map(lambda array: array[index : index + 1], self)
 
-    def of_class(self, index: int) -> "Moments":
+    def select_class(self, index: int) -> "Moments":
         return jax.tree.map(lambda array: array[index, ...], self)
 
 

@@ -124,7 +124,7 @@ def test_rows_that_lack_few_steps_take_no_table_each():
     observed[::2, 5] = False
     likelihood, whole = MarkovLikelihood(contexts), np.zeros(100, int)
     summary = likelihood.summarize(values, whole, 2, None, observed)
-    assert summary.most == 1 and (summary + summary).of_class(0).most == 1
+    assert summary.most == 1 and (summary + summary).select_class(0).most == 1
     few, many = (
         jax.value_and_grad(
             lambda p, most=most: MissingSteps(contexts, most).log_probs(p, values, observed, whole).sum()
@@ -179,7 +179,7 @@ def test_summaries_of_parts_merge_whatever_their_lengths_and_whether_steps_are_m
         close(merged.count, whole.count)
     close(likelihood.log_likelihood(parameters, whole.padded()), expected, rtol=1e-12)
     of_class = {name: array[2] for name, array in parameters.items()}
-    close(likelihood.log_likelihood(of_class, whole.of_class(2)), expected[2], rtol=1e-12)
+    close(likelihood.log_likelihood(of_class, whole.select_class(2)), expected[2], rtol=1e-12)
     more = {name: np.insert(array, 1, array[0], 0) for name, array in parameters.items()}
     close(likelihood.log_likelihood(more, whole.with_empty_class(1)), np.insert(expected, 1, 0.0), rtol=1e-12)
 

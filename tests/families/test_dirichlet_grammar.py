@@ -100,7 +100,7 @@ def of_trees(strings, parameters):
 def test_em_expects_uses_of_rules_and_never_lowers_the_likelihood(model):
     family = bg.DirichletGrammar(RULES)
     codes = np.array([[0, 0, 1], [1, 0, -1], [0, 1, -1], [1, -1, -1], [0, 0, -1]])
-    summary = family.likelihood.summarize(codes, np.zeros(5, int), 1).of_class(0)
+    summary = family.likelihood.summarize(codes, np.zeros(5, int), 1).select_class(0)
     resolved, before = family.closed("EM"), -np.inf
     point = resolved.sample(np.random.default_rng(3))
     for _ in range(6):

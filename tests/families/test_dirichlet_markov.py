@@ -89,7 +89,7 @@ def test_contexts_that_do_not_occur_leave_every_symbol_as_probable():
 
 @pytest.mark.parametrize(("order", "end"), [(0, False), (1, False), (2, True)])
 def test_rows_that_lack_steps_are_sums_over_their_completions(order, end):
-    posterior = bg.DirichletMarkov(order, 0.7, end=end).update(WORDS).of_one_class()
+    posterior = bg.DirichletMarkov(order, 0.7, end=end).update(WORDS).with_class_axis()
     density, rng = posterior.row_predictive(), np.random.default_rng(0)
     size, last = 4 + end, 4 if end else None
     values = rng.integers(0, 4, (9, 6))
@@ -112,7 +112,7 @@ def test_rows_that_lack_steps_are_sums_over_their_completions(order, end):
 
 
 def test_too_many_completions_are_refused_with_the_remedy(monkeypatch):
-    density = bg.DirichletMarkov(1).update(WORDS).of_one_class().row_predictive()
+    density = bg.DirichletMarkov(1).update(WORDS).with_class_axis().row_predictive()
     values, observed = np.zeros((1, 9), int), np.arange(9)[None] < 3
     assert np.isfinite(density.log_prob(values, observed | (np.arange(9) > 6))).all()
     monkeypatch.setattr(densities, "MOST_COMPLETIONS", 4**5)

@@ -78,7 +78,7 @@ def kept(values, observed=None):
     """Rows one of which is of both classes, in part."""
     shares = 0.0 + (CODES[:, None] == np.arange(CLASSES))
     shares[2] = [0.25, 0.75]
-    return RetainedRows.of_rows(values, shares, CLASSES, WEIGHTS, observed)
+    return RetainedRows.from_rows(values, shares, CLASSES, WEIGHTS, observed)
 
 
 def normal_rows(rng):

@@ -141,7 +141,7 @@ def test_maximum_likelihood_of_what_is_observed(name, rng, codes):
 def test_hyperparameters_come_from_the_cells_that_are_there(name, rng):
     family = type(CASES[name].family)()
     rows, observed = with_holes(CASES[name].rows(rng, ROWS), rng)
-    summary = family.likelihood.summarize(rows, np.zeros(ROWS, int), 1, None, observed).of_class(0)
+    summary = family.likelihood.summarize(rows, np.zeros(ROWS, int), 1, None, observed).select_class(0)
     together = family.update(summary)
     for column in range(COLUMNS):
         alone = family.update(rows[observed[:, column], column])

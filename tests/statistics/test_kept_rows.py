@@ -110,7 +110,7 @@ def test_one_class_and_all_of_them_pooled(rng):
     expected = by_class(parameters, rows, seen, shares)
     for code in range(CLASSES):
         of_class = {name: value[code] for name, value in parameters.items()}
-        found = likelihood.log_likelihood(of_class, summary.of_class(code))
+        found = likelihood.log_likelihood(of_class, summary.select_class(code))
         np.testing.assert_allclose(found, expected[code], rtol=1e-12, atol=TINY)
     one = {name: value[1:2] for name, value in parameters.items()}
     pooled = summary.pooled()
@@ -216,8 +216,8 @@ def test_data_of_about_the_same_shape_compile_nothing(rng):
 
 def test_rows_that_do_not_count_are_not_kept(rng):
     rows = rows_of(rng, 4, 3)
-    summary = RetainedRows.of_rows(rows, np.array([0, 1, 1, 0]), 2, np.array([1.0, 0.0, 2.0, 0.0]))
+    summary = RetainedRows.from_rows(rows, np.array([0, 1, 1, 0]), 2, np.array([1.0, 0.0, 2.0, 0.0]))
     np.testing.assert_array_equal(summary.values, rows[[0, 2]])
     np.testing.assert_array_equal(summary.count, [1.0, 2.0])
-    none = RetainedRows.of_rows(rows[:0], np.zeros(0, int), CLASSES)
+    none = RetainedRows.from_rows(rows[:0], np.zeros(0, int), CLASSES)
     np.testing.assert_array_equal(Bags().log_likelihood(parameters_of(rng), none), np.zeros(CLASSES))

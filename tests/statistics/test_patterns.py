@@ -81,7 +81,7 @@ def test_expected_moments_are_those_of_every_row(missing, scale, rng):
     scale = np.array(scale)
     rows, observed, codes, weights = data(rng, missing, scale)
     loc, factor = parameters(rng, scale)
-    summary = PatternMoments.of_rows(rows, codes, CLASSES, weights, observed)
+    summary = PatternMoments.from_rows(rows, codes, CLASSES, weights, observed)
     moments, log_likelihood = expected_moments(summary, loc, factor)
     count, mean, scatter, logs = expected_by_row(rows, observed, codes, weights, loc, factor)
     units = np.broadcast_to(scale, COLUMNS)
@@ -158,7 +158,7 @@ def test_padded_groups_weigh_nothing(rng):
 
 def test_groups_of_one_row_have_no_scatter(rng):
     rows, observed, codes, _ = data(rng)
-    summary = PatternMoments.of_rows(rows, codes, CLASSES, None, observed)
+    summary = PatternMoments.from_rows(rows, codes, CLASSES, None, observed)
     keys, numbers = np.unique(np.concatenate([codes[:, None], observed], 1), axis=0, return_counts=True)
     assert summary.num_groups == len(keys)
     assert len(summary.scatter) == (numbers > 1).sum() == len(summary.scatter_groups)
@@ -183,7 +183,7 @@ def test_any_number_of_columns(num_columns, rng):
     observed[10:20, -1] = observed[20:, 0] = False
     rows = rng.normal(size=(30, num_columns))
     codes = np.tile([0, 1], 15)
-    summary = PatternMoments.of_rows(rows, codes, 2, None, observed)
+    summary = PatternMoments.from_rows(rows, codes, 2, None, observed)
     assert summary.num_groups == (4 if num_columns == 1 else 6)
     loc, factor = parameters(rng, num_columns=num_columns)
     expected = expected_by_row(rows, observed, codes, np.ones(30), loc, factor)

@@ -162,8 +162,8 @@ def test_summaries_merge_with_and_without_missing_cells(name, rng):
     merged = jax.jit(lambda one, other: one + other)(whole, holes)
     same(jax.tree.map(np.asarray, merged), everything)
     same(
-        everything.pooled().of_class(0),
-        likelihood.summarize(values, 0 * codes, 1, weights, observed, per_row).of_class(0),
+        everything.pooled().select_class(0),
+        likelihood.summarize(values, 0 * codes, 1, weights, observed, per_row).select_class(0),
     )
 
 
@@ -362,8 +362,8 @@ def test_moments_by_pattern_merge_with_each_other_and_with_those_of_whole_rows(r
     same(everything.pooled(), one_class)
     of_class = codes == 2
     alone = likelihood.summarize(rows[of_class], 0 * codes[of_class], 1, None, observed[of_class])
-    same(everything.of_class(2), alone.of_class(0))
-    assert everything.of_class(1).num_groups == 0
+    same(everything.select_class(2), alone.select_class(0))
+    assert everything.select_class(1).num_groups == 0
 
 
 def test_columns_of_moments_by_pattern_are_those_of_independent_columns(rng):

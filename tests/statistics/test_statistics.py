@@ -375,8 +375,8 @@ def test_summaries_merge_and_weights_are_repetitions(name, rng, codes):
     weights = rng.integers(0, 4, ROWS).astype(float)
     same(summarize(index, weights), summarize(np.repeat(index, weights.astype(int))))
     swapped = likelihood.summarize(values, np.where(codes == 0, 0, 1), 2, row_parameters=per_row)
-    same(swapped.pooled().of_class(0), everything.pooled().of_class(0))
-    same(swapped.of_class(1), everything.of_class(2))
+    same(swapped.pooled().select_class(0), everything.pooled().select_class(0))
+    same(swapped.select_class(1), everything.select_class(2))
 
 
 @every_case
