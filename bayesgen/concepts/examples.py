@@ -42,9 +42,9 @@ class ExampleSet:
     @classmethod
     def of(cls, space: HypothesisSpace, members: Any, labels: Any = None) -> "ExampleSet":
         """Read members of the domain; labels are True for those that belong to the concept, None where all do."""
-        places = space.positions(members)
-        belongs = np.ones(len(places), bool) if labels is None else _belonging(labels, len(places))
-        return cls(*(np.bincount(places[which], minlength=len(space.domain)) for which in (belongs, ~belongs)))
+        positions = space.positions(members)
+        belongs = np.ones(len(positions), bool) if labels is None else _belonging(labels, len(positions))
+        return cls(*(np.bincount(positions[which], minlength=len(space.domain)) for which in (belongs, ~belongs)))
 
     def describe(self, space: HypothesisSpace) -> str:
         """The examples in words."""

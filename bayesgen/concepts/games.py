@@ -61,18 +61,18 @@ def _tenenbaum(rule_weight: Hyperparameter, scale: Hyperparameter) -> Hypothesis
     intervals = HypothesisSpace(
         names, extensions, NUMBER_DOMAIN, _gamma_shaped, ranges={"scale": POSITIVE}, scale=scale
     )
-    weighted = [(_of_rules, _tenenbaum_rules()), (_of_intervals, intervals)]
+    weighted = [(_share_of_rules, _tenenbaum_rules()), (_share_of_intervals, intervals)]
     return HypothesisSpace.union(weighted, ranges={"rule_weight": (0, 1)}, rule_weight=rule_weight)
 
 
 # module-level functions, so that all spaces of the game share one compiled density
 
 
-def _of_rules(rule_weight: Number) -> Number:
+def _share_of_rules(rule_weight: Number) -> Number:
     return rule_weight
 
 
-def _of_intervals(rule_weight: Number) -> Number:
+def _share_of_intervals(rule_weight: Number) -> Number:
     return 1 - rule_weight
 
 

@@ -52,9 +52,9 @@ def sum_over_shifts(
         totals = jnp.einsum("...cu,csu->...cs", terms, prior_masses)
         is_summed: Bool[Array, "*batch C S"] = pending & (totals > 1e-250)  # underflow loses less than 1e-308
         totals = jnp.where(is_summed, totals, 1.0)
-        of_sets = (jnp.where(is_summed, values, 0.0) for values in (1 / totals, shifts + jnp.log(totals)))
+        inverses_and_logs = (jnp.where(is_summed, values, 0.0) for values in (1 / totals, shifts + jnp.log(totals)))
         # none of a kind without progress, whose other sums are all 0
-        return pending & ~is_summed & is_summed.any(-1, keepdims=True), term(terms, *of_sets)
+        return pending & ~is_summed & is_summed.any(-1, keepdims=True), term(terms, *inverses_and_logs)
 
     def step(state: tuple[Array, Totals]) -> tuple[Array, Totals]:
         pending, sums = state
@@ -127,7 +127,7 @@ class HypothesisClasses:
 
         def term(terms: Array, inverse_totals: Array, _: Array) -> tuple[Array, Array]:
             noisy = inverse_totals * values["noise"][:, None, None]
-            posterior, times_noise = (jnp.einsum("dcu,dcs->csu", terms, each) for each in (inverse_totals, noisy))
+            posterior, times_noise = (jnp.einsum("dcu,dcs->csu", terms, factors) for factors in (inverse_totals, noisy))
             return posterior, times_noise
 
         return sum_over_shifts(term, jax.vmap(self._logs)(values), self.prior_masses)
@@ -165,8 +165,8 @@ class ClassIndex:
         kinds: dict[tuple[int, int], list[int]] = defaultdict(list)  # indices of sets by their numbers of examples
         for index, examples in enumerate(sets):
             kinds[examples.num_positive, examples.num_negative].append(index)
-        of_sets = [_prior_masses(learner, examples) for examples in sets]
-        keys = tuple(functools.reduce(np.union1d, [of_sets[index][0] for index in kind]) for kind in kinds.values())
+        keys_of_sets, masses = zip(*(_prior_masses(learner, examples) for examples in sets), strict=True)
+        keys = tuple(functools.reduce(np.union1d, [keys_of_sets[index] for index in kind]) for kind in kinds.values())
         width = max(512, padded_size(max(map(len, keys))))  # most single sets share one compiled function
         height = padded_size(max(map(len, kinds.values())))
         prior_masses = np.zeros((len(kinds), height, width))
@@ -174,8 +174,7 @@ class ClassIndex:
             index: (kind, row) for kind, rows in enumerate(kinds.values()) for row, index in enumerate(rows)
         }
         for index, (kind, row) in rows_of_sets.items():
-            keys_of_set, mass = of_sets[index]
-            prior_masses[kind, row, np.searchsorted(keys[kind], keys_of_set)] = mass
+            prior_masses[kind, row, np.searchsorted(keys[kind], keys_of_sets[index])] = masses[index]
         decoded = [_decode(learner.space, *pair, width) for pair in zip(keys, kinds, strict=True)]
         groups, *counts = (np.stack(parts) for parts in zip(*decoded, strict=True))
         space = learner.space
@@ -190,14 +189,14 @@ class ClassIndex:
             per unit of prior mass: probabilities, and their products with the noise.
         """
         total, values = len(next(iter(draws.values()))), {**self.learner.hyperparameters, **draws}
-        given = {name: np.broadcast_to(np.asarray(value, float), total) for name, value in values.items()}
+        values_by_draw = {name: np.broadcast_to(np.asarray(value, float), total) for name, value in values.items()}
         sums = np.zeros((2, *self.classes.prior_masses.shape))
         with jax.enable_x64(True):
             for part in chunks(total, 200):
-                sums += np.stack(_average(self.classes, {name: value[part] for name, value in given.items()}))
+                sums += np.stack(_average(self.classes, {name: value[part] for name, value in values_by_draw.items()}))
         return sums / total
 
-    def of_hypotheses(self, index: int, values: Float[np.ndarray, "C S U"]) -> Float[np.ndarray, " H"]:
+    def by_hypothesis(self, index: int, values: Float[np.ndarray, "C S U"]) -> Float[np.ndarray, " H"]:
         """The values of a set's classes by hypothesis; 0 for hypotheses in no class."""
         kind, row = self.rows_of_sets[index]
         space, class_keys, examples = self.learner.space, self.keys[kind], self.sets[index]

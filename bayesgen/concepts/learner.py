@@ -105,8 +105,8 @@ class ConceptLearner(Model["ConceptFit"]):
 
     def at_mode(self, values: Mapping[str, float]) -> "ConceptLearner":
         """The same learner with the numbers of a mode, name -> number, which may be ends of ranges."""
-        others = {name: value for name, value in values.items() if name != "noise"}
-        return dataclasses.replace(self, space=self.space.at_mode(others), noise=values.get("noise", self.noise))
+        space_values = {name: value for name, value in values.items() if name != "noise"}
+        return dataclasses.replace(self, space=self.space.at_mode(space_values), noise=values.get("noise", self.noise))
 
     def __call__(self, num_examples: int, num_counterexamples: int = 0) -> None:
         """Generate examples of one concept, inside NumPyro's handlers."""
@@ -125,9 +125,9 @@ class ConceptLearner(Model["ConceptFit"]):
 def _draw(name: str, size: int, probabilities: Float[Array, " D"]) -> None:
     """Draw members of the domain; the rest of the probability is that nothing is shown."""
     if size:
-        rest = jnp.maximum(1 - probabilities.sum(), 0.0)
+        nothing_shown = jnp.maximum(1 - probabilities.sum(), 0.0)
         with numpyro.plate(f"{name}_plate", size):
-            numpyro.sample(name, dist.Categorical(probs=jnp.append(probabilities, rest)))
+            numpyro.sample(name, dist.Categorical(probs=jnp.append(probabilities, nothing_shown)))
 
 
 @by_content
@@ -283,7 +283,8 @@ class ConceptFit(Trained["ConceptPrediction"]):
 
     def __repr__(self) -> str:
         sets, several = self.examples.sets, self.examples.several
-        positive, negative = sum(each.num_positive for each in sets), sum(each.num_negative for each in sets)
+        positive = sum(examples.num_positive for examples in sets)
+        negative = sum(examples.num_negative for examples in sets)
         best = [] if several else np.argsort(-self.log_weights, kind="stable")[:3].tolist()
         hypotheses = [f"{self.model.space.names[at]!r} {self.weights[at]:.3f}" for at in best if self.weights[at] > 0]
         lines = {
@@ -394,22 +395,22 @@ class ConceptPrediction:
 
 @answer.register
 def _(fit: ConceptFit, rule: Rule, X: Any) -> ConceptPrediction:
-    places, several = fit.model.space.positions(X, "queries"), fit.examples.several
-    of_sets = [_predictions(of_set, rule, places) for of_set in (fit if several else [fit])]
-    return ConceptPrediction(*(np.stack(rows) if several else rows[0] for rows in zip(*of_sets, strict=True)))
+    queries, several = fit.model.space.positions(X, "queries"), fit.examples.several
+    tables = [_predictions(fit_of_set, rule, queries) for fit_of_set in (fit if several else [fit])]
+    return ConceptPrediction(*(np.stack(rows) if several else rows[0] for rows in zip(*tables, strict=True)))
 
 
 def _predictions(
-    fit: ConceptFit, rule: Rule, places: Int[np.ndarray, " n"]
+    fit: ConceptFit, rule: Rule, queries: Int[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Membership and next example of members of the domain."""
+    """Membership and next-example probabilities of members of the domain, given by their positions."""
     space = fit.model.space
     weights, noise = fit.posterior.weights(_process(fit, rule))
     membership = space.extensions.weigh(weights)
     next_example = space.extensions.weigh(weights * (1 - noise) / space.sizes) + (weights * noise).sum() / len(
         space.domain
     )
-    return membership[places], next_example[places]
+    return membership[queries], next_example[queries]
 
 
 def _process(fit: ConceptFit, rule: Rule) -> At:

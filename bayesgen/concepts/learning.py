@@ -69,7 +69,8 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
         best = [ties(log_scores(learner, examples, has_prior)) for examples in self.data.sets]
         indices = np.arange(len(learner.space.names))
         beliefs = [
-            HypothesisPosterior(np.where(indices == of_set[0], 0.0, -np.inf), learner.noise, of_set) for of_set in best
+            HypothesisPosterior(np.where(indices == ties_of_set[0], 0.0, -np.inf), learner.noise, ties_of_set)
+            for ties_of_set in best
         ]
         return self._fit(method, beliefs, shared, is_estimate=True)
 
@@ -85,10 +86,10 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
         posterior, noisy = classes.average({name: draws.ravel() for name, draws in shared.parameters.items()})
         noise = np.divide(noisy, posterior, out=np.zeros_like(noisy), where=posterior > 0)
         with np.errstate(divide="ignore"):
-            logs = [base + np.log(classes.of_hypotheses(index, posterior)) for index in range(len(classes.sets))]
+            logs = [base + np.log(classes.by_hypothesis(index, posterior)) for index in range(len(classes.sets))]
         beliefs = [
-            HypothesisPosterior(of_set, classes.of_hypotheses(index, noise), ties(of_set))
-            for index, of_set in enumerate(logs)
+            HypothesisPosterior(log_weights, classes.by_hypothesis(index, noise), ties(log_weights))
+            for index, log_weights in enumerate(logs)
         ]
         return self._fit(method, beliefs, shared)
 
@@ -164,7 +165,7 @@ class ConceptMarginal(LogDensity):
     hyperparameters: dict[str, Any]
     classes: HypothesisClasses
     names: tuple[str, ...] = static()
-    of_coordinates: bool = static(default=True)
+    is_unconstrained: bool = static(default=True)
 
     @classmethod
     def of(cls, class_index: ClassIndex) -> "ConceptMarginal":
@@ -184,7 +185,7 @@ class ConceptMarginal(LogDensity):
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """Log density at unconstrained hyperparameters."""
         points = [at_free(prior, vector[index]) for index, prior in enumerate(self.priors.values())]
-        log_prior = sum(point.log_prob + self.of_coordinates * point.log_jacobian for point in points)
+        log_prior = sum(point.log_prob + self.is_unconstrained * point.log_jacobian for point in points)
         values = {name: point.value for name, point in zip(self.names, points, strict=True)}
         return log_prior + self._log_evidence(values)
 
@@ -233,7 +234,7 @@ def find_mode(
     Raises:
         FitError: where the density is unbounded at a bound; names the hyperparameter.
     """
-    density = copied(marginal, of_coordinates=False)
+    density = copied(marginal, is_unconstrained=False)
     with jax.enable_x64(True):
         optimum = maximize(density, prior_starts(marginal, key, max(8, num_starts)), num_starts)
         values = {name: float(value) for name, value in _constrain.by_numpy(marginal, optimum.vector).items()}
@@ -250,13 +251,13 @@ def _moved_to_bounds(
         if abs(values[name] - bound) > 1e-6:  # far enough for the search to have ended inside
             continue
         at_bound = values | {name: bound}
-        of_bound = float(_density_at(marginal, {name: jnp.asarray(value) for name, value in at_bound.items()}))
-        if of_bound == np.inf:
+        density_at_bound = float(_density_at(marginal, {name: jnp.asarray(value) for name, value in at_bound.items()}))
+        if density_at_bound == np.inf:
             raise FitError(f"The posterior density is unbounded where {name} is {bound:g}: it has no mode. Use NUTS().")
-        if np.isnan(of_bound):  # the density has only a limit there: a mode is on the bound if the search ended there
+        if np.isnan(density_at_bound):  # only a limit there: a mode is on the bound if the search ended there
             if abs(values[name] - bound) <= EQUAL:
                 boundary[name] = bound
-        elif of_bound >= density - EQUAL_DENSITIES * abs(density):
+        elif density_at_bound >= density - EQUAL_DENSITIES * abs(density):
             boundary[name], values = bound, at_bound
     return values, boundary
 

@@ -125,7 +125,7 @@ class Union:
 
 
 @record
-class Prior:
+class HypothesisPrior:
     """A prior over H hypotheses.
 
     Attributes:
@@ -139,20 +139,24 @@ class Prior:
     factors: LogFactors = static()
 
     @classmethod
-    def of_weights(cls, weights: Float[np.ndarray, " H"]) -> "Prior":
+    def fixed(cls, weights: Float[np.ndarray, " H"]) -> "HypothesisPrior":
         """The prior of fixed weights."""
         logs = np.log(weights)
         return cls(logs - weighted_log_sum_exp(logs), np.zeros(len(weights), np.int64), BySize(_even, (), (1,), (1,)))
 
     @classmethod
-    def by_size(cls, function: Callable[..., Array], names: Iterable[str], sizes: Int[np.ndarray, " H"]) -> "Prior":
+    def by_size(
+        cls, function: Callable[..., Array], names: Iterable[str], sizes: Int[np.ndarray, " H"]
+    ) -> "HypothesisPrior":
         """Log weights as a function of size and hyperparameters."""
         distinct, groups, counts = np.unique(sizes, return_inverse=True, return_counts=True)
         factors = BySize(function, tuple(names), tuple(distinct.tolist()), tuple(counts.tolist()))
         return cls(np.zeros(len(sizes)), groups, factors)
 
     @classmethod
-    def union(cls, weights: Sequence[Any], names: Iterable[str], parts: Sequence["Prior"]) -> "Prior":
+    def union(
+        cls, weights: Sequence[Any], names: Iterable[str], parts: Sequence["HypothesisPrior"]
+    ) -> "HypothesisPrior":
         """The union of priors, with weights that are numbers or functions of hyperparameters."""
         for weight in weights:
             positive = isinstance(weight, int | float | np.number) and np.isfinite(weight) and weight > 0

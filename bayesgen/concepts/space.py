@@ -15,8 +15,8 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .prior import (
     Hyperparameter,
+    HypothesisPrior,
     Number,
-    Prior,
     Range,
     check_hyperparameters,
     merge_hyperparameters,
@@ -94,11 +94,11 @@ class Extensions:
         rows, weights = (self.rows, weights) if len(used) == len(weights) else (self.rows[used], weights[used])
         totals = np.zeros((rows.shape[1], 256))
         for start in range(0, len(rows), CHUNK_HYPOTHESES):  # small enough to stay in the cache
-            columns, of_chunk = (
+            columns, chunk_weights = (
                 rows[start : start + CHUNK_HYPOTHESES].T.copy(),
                 weights[start : start + CHUNK_HYPOTHESES],
             )
-            totals += [np.bincount(column, of_chunk, minlength=256) for column in columns]
+            totals += [np.bincount(column, chunk_weights, minlength=256) for column in columns]
         return (totals @ BITS).ravel()[: self.num_members]
 
     def equal_groups(self) -> list[list[int]]:
@@ -192,7 +192,7 @@ class HypothesisSpace:
     names: tuple[Hashable, ...] = static()
     domain: tuple[Hashable, ...] = static()
     extensions: Extensions
-    structure: Prior
+    structure: HypothesisPrior
     hyperparameters: dict[str, Hyperparameter]
     ranges: dict[str, Range]
 
@@ -201,7 +201,7 @@ class HypothesisSpace:
         names: Iterable[Hashable],
         extensions: Any,
         domain: Iterable[Hashable],
-        prior: Prior | Callable[..., Any] | Sequence[float] | np.ndarray,
+        prior: HypothesisPrior | Callable[..., Any] | Sequence[float] | np.ndarray,
         *,
         normalize: bool = True,
         ranges: Mapping[str, Range] | None = None,
@@ -212,10 +212,10 @@ class HypothesisSpace:
         self._check_members()
         fill(self, hyperparameters=hyperparameters, ranges=dict(ranges or {}))
         check_hyperparameters(hyperparameters, self.ranges)
-        if isinstance(prior, Prior):
+        if isinstance(prior, HypothesisPrior):
             fill(self, structure=prior)
         elif callable(prior):
-            fill(self, structure=Prior.by_size(prior, hyperparameters, self.sizes))
+            fill(self, structure=HypothesisPrior.by_size(prior, hyperparameters, self.sizes))
         else:
             fill(self, structure=self._weights(prior, normalize))
         self._check_prior()
@@ -230,9 +230,9 @@ class HypothesisSpace:
 
     def _check_members(self) -> None:
         names, domain = self.names, self.domain
-        for what, values in (("members of the domain", domain), ("names", names)):
+        for noun, values in (("members of the domain", domain), ("names", names)):
             if len(set(values)) < len(values):
-                raise ModelError(f"The {what} must all be different; {_repeated(values)!r} is there twice.")
+                raise ModelError(f"The {noun} must all be different; {_repeated(values)!r} is there twice.")
         empty = np.flatnonzero(self.sizes == 0)
         if len(empty):
             raise ModelError(f"Hypothesis {names[empty[0]]!r} has no members in the domain. Leave it out.")
@@ -242,7 +242,7 @@ class HypothesisSpace:
         if not unknown(values) and not np.isfinite(self.structure.factors(values)).all():
             raise ModelError(f"The prior is not positive and finite for every hypothesis at {values}.")
 
-    def _weights(self, prior: Any, normalize: bool) -> Prior:
+    def _weights(self, prior: Any, normalize: bool) -> HypothesisPrior:
         """The prior of given weights, which are checked."""
         try:
             weights = np.asarray(prior, np.float64)
@@ -259,7 +259,7 @@ class HypothesisSpace:
             total = weights.sum()
         if not normalize and abs(total - 1) > 1e-9:
             raise ModelError(f"The prior sums to {total:.10g}, not to 1. normalize=True normalises it.")
-        return Prior.of_weights(weights)
+        return HypothesisPrior.fixed(weights)
 
     @classmethod
     def of(
@@ -303,7 +303,7 @@ class HypothesisSpace:
         if any(space.domain != spaces[0].domain for space in spaces):
             raise ModelError("A union takes spaces over the same domain.")
         names = [name for space in spaces for name in space.names]
-        prior = Prior.union(weights, hyperparameters, [space.structure for space in spaces])
+        prior = HypothesisPrior.union(weights, hyperparameters, [space.structure for space in spaces])
         merged: dict[str, Any] = merge_hyperparameters(hyperparameters, *(space.hyperparameters for space in spaces))
         extensions = Extensions.concatenate([space.extensions for space in spaces])
         together = merge_ranges(ranges or {}, *(space.ranges for space in spaces))
@@ -343,9 +343,9 @@ class HypothesisSpace:
 
     def at_mode(self, values: Mapping[str, Hyperparameter]) -> "HypothesisSpace":
         """The same space at a mode, which may be at bounds of ranges, where hypotheses have probability 0."""
-        others = [name for name in values if name not in self.hyperparameters]
-        if others:
-            raise ModelError(f"The space has no hyperparameters {others}; it has {list(self.hyperparameters)}.")
+        unknown_names = [name for name in values if name not in self.hyperparameters]
+        if unknown_names:
+            raise ModelError(f"The space has no hyperparameters {unknown_names}; it has {list(self.hyperparameters)}.")
         check_hyperparameters(values, self.ranges, closed=True)
         hyperparameters = {**self.hyperparameters, **values}
         return copied(self, hyperparameters=hyperparameters, sizes=self.sizes, place=self.place)
@@ -366,9 +366,9 @@ class HypothesisSpace:
         if isinstance(members, str) or not hasattr(members, "__iter__"):
             raise DataError(f"The {what} must be a 1-D sequence of members of the domain, got {members!r}.")
         members = list(members)
-        others = [member for member in members if not self.holds(member)]
-        if others:
-            raise DataError(f"The {what} {others} are not in the domain.")
+        outside = [member for member in members if not self.holds(member)]
+        if outside:
+            raise DataError(f"The {what} {outside} are not in the domain.")
         return np.asarray([self.place[_as_tuple(member)] for member in members], np.int64)
 
     def holds(self, member: Any) -> bool:

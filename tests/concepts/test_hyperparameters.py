@@ -222,9 +222,9 @@ def test_the_average_over_draws_where_sets_underflow_beside_others(parity):
     posterior, noisy = table.average({"noise": noises})
     for index, examples in enumerate(IMPOSSIBLE):
         each = [bg.fit(learner.at(noise=noise), examples, method=bg.Exact()).weights for noise in noises]
-        found = np.exp(parity.structure.base) * table.of_hypotheses(index, posterior)
+        found = np.exp(parity.structure.base) * table.by_hypothesis(index, posterior)
         close(found, np.mean(each, axis=0), rtol=1e-9, atol=1e-300)
-        found = np.exp(parity.structure.base) * table.of_hypotheses(index, noisy)
+        found = np.exp(parity.structure.base) * table.by_hypothesis(index, noisy)
         close(found, noises @ each / 3, rtol=1e-9, atol=1e-300)
 
 
