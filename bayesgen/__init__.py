@@ -30,7 +30,7 @@ _ROOMS = {
         "UnknownValuesWarning"
     ),
     "data": "Schema Binned SequenceOf Padded load_dataset Dataset Split",
-    "program": "GenerativeProgram",
+    "generative": "GenerativeProgram",
     "fitting": "fit fit_many summarize",
     "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
@@ -53,9 +53,9 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.evaluation import *  # noqa: F403
     from bayesgen.families import *  # noqa: F403
     from bayesgen.fitting import *  # noqa: F403
+    from bayesgen.generative import GenerativeProgram as GenerativeProgram
     from bayesgen.models import *  # noqa: F403
     from bayesgen.prediction import *  # noqa: F403
-    from bayesgen.program import GenerativeProgram as GenerativeProgram
     from bayesgen.saving import load as load
 
 

@@ -1,6 +1,6 @@
 """NumPyro models as they are written: smallest bulk effective sample size a second, against NumPyro's own NUTS.
 
-The models are those of `tests/program/written.py`; four chains. One has an effect of each of 300 rows: rates are of
+The models are those of `tests/generative/written.py`; four chains. One has an effect of each of 300 rows: rates are of
 the other latents. NumPyro's run is jitted once, as a call of `MCMC.run` compiles anew; its chains are vectorised, its
 warm-up and masses are its defaults, and it runs in double precision, as ours does.
 """
@@ -15,7 +15,7 @@ import numpyro.infer
 
 import bayesgen as bg
 from bayesgen.statistics import bulk_sizes
-from tests.program.written import TABLE, Written, overdispersed, overdispersed_counts
+from tests.generative.written import TABLE, Written, overdispersed, overdispersed_counts
 
 from .measure import REPEATS, Higher, Row, rounds, seconds
 

@@ -24,6 +24,8 @@ ROOMS = [
     "distributions",
     "families",
     "program",
+    "recognition",
+    "generative",
     "saving",
     "predictives",
     "models",

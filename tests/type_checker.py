@@ -14,8 +14,7 @@ from beartype import BeartypeConf, FrozenDict, beartype
 from bayesgen import errors
 
 PACKAGE = pathlib.Path(errors.__file__).parent
-OUTER = ("__init__", "generative")
-INNER = [path.stem for path in (PACKAGE / "program").glob("*.py") if path.stem not in OUTER]
+INNER = [path.stem for path in (PACKAGE / "generative").glob("*.py") if path.stem not in ("__init__", "program")]
 
 # These modules, and those inside them, are checked. Not so that of `GenerativeProgram`: users call its methods, and
 # what they refuse by themselves is tested.
@@ -26,7 +25,9 @@ CHECKED = [
     "bayesgen.data.rows",
     "bayesgen.statistics",
     "bayesgen.families",
-    *(f"bayesgen.program.{name}" for name in INNER),
+    "bayesgen.program",
+    "bayesgen.recognition",
+    *(f"bayesgen.generative.{name}" for name in INNER),
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answers", "batches")),
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),

@@ -22,9 +22,10 @@ from bayesgen.errors import (
     without_warnings,
 )
 from bayesgen.fitting import SETS_AT_ONCE, Fit, Method, SetsOfRows, Summaries, fit_many, with_moments
+from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
-from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe, content_digest, log_joint_draws, read_rows
+from bayesgen.program import ConcreteModel, Recipe, content_digest, log_joint_draws, read_rows
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped

@@ -26,8 +26,8 @@ from bayesgen.errors import (
     without_warnings,
 )
 from bayesgen.fitting import FitBatch, Method
+from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import PlugIn, Rule, Target, answer_of_sets, mean_and_error, of_set, paired_difference, predict
-from bayesgen.program import GenerativeProgram
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values

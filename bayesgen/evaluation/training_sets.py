@@ -14,8 +14,9 @@ from bayesgen.averaging import AverageModel
 from bayesgen.data import Schema, Table, category_array, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import Fit, FitBatch, fit, fit_many, read_sets
+from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import ClassPrediction, Places, normalize
-from bayesgen.program import GenerativeProgram, Recipe, content_digest
+from bayesgen.program import Recipe, content_digest
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Int, PRNGKeyArray, Seed, Values
 

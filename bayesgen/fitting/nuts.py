@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from bayesgen.errors import FitError, ModelError
+from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Learned
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import (
@@ -22,7 +23,6 @@ from bayesgen.posteriors import (
     warn_of_switching,
 )
 from bayesgen.program import (
-    GenerativeProgram,
     LogPriorKind,
     ProgramDensity,
     WithRowLatents,

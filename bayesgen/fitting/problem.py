@@ -12,13 +12,13 @@ import numpy as np
 from bayesgen.data import Rows, Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
+from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined, chunk_table
 from bayesgen.program import (
     ConcreteModel,
     CrossProductsTerm,
-    GenerativeProgram,
     LogLikelihood,
     log_likelihoods,
     repeated_rows,

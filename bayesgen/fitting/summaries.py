@@ -22,7 +22,8 @@ from bayesgen.data import (
 )
 from bayesgen.describe import amount, counted, described
 from bayesgen.errors import DataError
-from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Recipe
+from bayesgen.generative import GenerativeProgram
+from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of

@@ -9,9 +9,10 @@ import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, read_table, warn_of_unknown
 from bayesgen.families import Family, argument_names
+from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Answered
 from bayesgen.posteriors import Posterior
-from bayesgen.program import ConcreteModel, GenerativeProgram, read_covariates, read_rows
+from bayesgen.program import ConcreteModel, read_covariates, read_rows
 from bayesgen.records import by_content
 from bayesgen.saving import Savable
 from bayesgen.typing import Shaped

@@ -21,8 +21,9 @@ from bayesgen.data import (
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, argument_names, default_variances
+from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Labelled
-from bayesgen.program import ConcreteModel, GenerativeProgram, Model, Plan, Recipe
+from bayesgen.program import ConcreteModel, Model, Plan, Recipe
 from bayesgen.statistics import (
     Cells,
     Likelihood,

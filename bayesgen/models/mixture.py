@@ -8,8 +8,9 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, ModelError, check_whole
+from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import ClassLabel
-from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
+from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
 from bayesgen.typing import Int, Values

@@ -10,7 +10,8 @@ import scipy.special
 from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
-from bayesgen.program import ConcreteModel, GenerativeProgram, Recipe
+from bayesgen.generative import GenerativeProgram
+from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import record
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
 from bayesgen.typing import Shaped, Values

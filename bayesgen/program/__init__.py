@@ -1,8 +1,9 @@
-"""Generative programs: NumPyro functions that make data, and what can be computed from them."""
+"""Programs, NumPyro functions that make data: running and evaluating them, their densities and joint tables."""
 
-from .arbitrary import center_and_scale
+from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites, center_and_scale, run_abstractly
 from .cross_products import CrossProductsTerm, log_likelihoods
 from .density import (
+    FAST_TO_COMPILE,
     LogLikelihood,
     LogPriorKind,
     ProgramDensity,
@@ -13,9 +14,8 @@ from .density import (
     slope_along,
     slopes_of_log_odds,
 )
-from .evaluation import at_free, free_of, saturated_sites
+from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
 from .fingerprint import content_digest
-from .generative import GenerativeProgram
 from .hidden_states import (
     ResponseValues,
     are_exchangeable,
@@ -39,21 +39,49 @@ from .joint import (
     scores_of,
     scores_of_draws,
 )
+from .messages import (
+    Message,
+    Trace,
+    arguments_of,
+    as_codes,
+    base_support,
+    check_same_sites,
+    counts_partly,
+    in_plate,
+    is_deterministic,
+    is_drawn,
+    is_factor,
+    is_plate,
+    is_sample,
+    is_scanned,
+    log_prob,
+    samples,
+    signature_of,
+)
+from .missing import check_missing
 from .model import ConcreteModel, Model, Recipe, Response
-from .pytree import PytreeFunction
+from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .row_latents import WithRowLatents, repeated_rows, row_digests
-from .rows import read_covariates, read_rows
+from .rows import check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
-from .structure import Plan, Program
+from .structure import BLOCK, Arrays, Means, Plan, Program, Site, Structure, TimeSteps
+from .tracing import sites_of
 
 __all__ = [
     "ALL_DRAWS",
+    "BLOCK",
+    "FAST_TO_COMPILE",
+    "NUMBERS_OF_A_RUN",
     "PRIOR_STARTS",
+    "Arrays",
     "ConcreteModel",
     "CrossProductsTerm",
-    "GenerativeProgram",
+    "Definition",
+    "Evaluation",
     "LogLikelihood",
     "LogPriorKind",
+    "Means",
+    "Message",
     "Model",
     "Plan",
     "Program",
@@ -64,22 +92,47 @@ __all__ = [
     "Response",
     "ResponseValues",
     "RowsTerm",
+    "Site",
     "StatisticsTerm",
+    "Structure",
+    "TimeSteps",
+    "Trace",
     "WithRowLatents",
+    "arbitrary_numbers",
+    "arbitrary_sites",
     "are_exchangeable",
+    "arguments_of",
+    "as_codes",
     "at_free",
     "average_states",
+    "base_support",
+    "cached_by_structure",
     "center_and_scale",
+    "check_missing",
+    "check_numbers",
+    "check_same_sites",
     "content_digest",
+    "counts_partly",
+    "covariate_cells",
     "dispersed",
     "dispersed_starts",
+    "evaluate",
+    "evaluate_classes",
     "finite_reference",
     "free_of",
     "free_vector",
+    "in_plate",
+    "is_deterministic",
+    "is_drawn",
+    "is_factor",
+    "is_plate",
+    "is_sample",
+    "is_scanned",
     "log_density_of_sites",
     "log_joint_draws",
     "log_likelihoods",
     "log_priors",
+    "log_prob",
     "log_probs_by_site",
     "log_states_of_draws",
     "program_table",
@@ -87,15 +140,23 @@ __all__ = [
     "read_covariates",
     "read_rows",
     "reduce_draws",
+    "register_program",
     "repeated_rows",
     "row_digests",
     "row_statistics",
+    "run_abstractly",
+    "samples",
     "saturated_sites",
     "scores_of",
     "scores_of_draws",
     "shape_of_states",
+    "signature_of",
+    "simulated",
+    "sites_of",
     "sites_with_states",
     "slope_along",
     "slopes_of_log_odds",
     "states_at",
+    "weakref_safe",
+    "with_covariates",
 ]

@@ -14,7 +14,7 @@ from bayesgen.distributions import SequenceDistribution, innermost
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array, Float, Shaped
 
-from .conventions import Message, Trace, base_support, is_drawn, samples
+from .messages import Message, Trace, base_support, is_drawn, samples
 from .structure import Arrays, Program
 from .tracing import sites_of
 

@@ -18,8 +18,7 @@ from bayesgen.typing import Array, Float, Int
 
 from .density import LogLikelihood, StatisticsTerm
 from .evaluation import Evaluation, evaluate
-from .separable import BLOCK
-from .structure import Arrays, Means, Program
+from .structure import BLOCK, Arrays, Means, Program
 
 FEWEST = 4 * LEAST_ROWS  # rows that are compressed: fewer cost little as they are
 SAMPLE = 4 * CACHE_ROWS  # rows of which a basis is chosen; the others are seen once, if it is theirs, too

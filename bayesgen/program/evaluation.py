@@ -20,7 +20,7 @@ from bayesgen.runtime import VANISHING
 from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .conventions import Message, Trace, check_same_sites, is_factor, log_prob, samples
+from .messages import Message, Trace, check_same_sites, is_factor, log_prob, samples
 from .missing import log_prob_of_site, with_possible_values
 from .structure import Arrays, Program, Site
 from .tracing import sites_of

@@ -11,7 +11,7 @@ from bayesgen.distributions import SequenceDistribution, innermost, log_prob_of_
 from bayesgen.errors import DataError
 from bayesgen.typing import Array, Bool, Float, Shaped
 
-from .conventions import Message
+from .messages import Message
 from .structure import Program, Site
 
 

@@ -12,7 +12,7 @@ from bayesgen.runtime import OwnedJit, as_key, generator
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed
 
 from .arbitrary import arbitrary_numbers, center_and_scale, run
-from .conventions import Message, base_support
+from .messages import Message, base_support
 from .structure import Program
 
 STARTS_NEAR_ORIGIN, PRIOR_STARTS = 2, 8  # numbers of starts

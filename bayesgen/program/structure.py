@@ -16,8 +16,8 @@ from bayesgen.data import Covariate, Rows
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .conventions import InPrediction, arguments_of
 from .integration import num_points
+from .messages import InPrediction, arguments_of
 from .pytree import Definition, PytreeFunction
 
 
@@ -215,6 +215,9 @@ class Plan:
 
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
+
+
+BLOCK = 16  # draws of arbitrary latents that are evaluated together
 
 
 class Means(NamedTuple):

@@ -24,7 +24,7 @@ from bayesgen.errors import ModelError
 from bayesgen.runtime import check_not_forked
 from bayesgen.typing import Array, PRNGKeyArray
 
-from .conventions import Message, Trace, check_statement, is_deterministic, is_drawn, is_sample
+from .messages import Message, Trace, check_statement, is_deterministic, is_drawn, is_sample
 
 _RUNNING = threading.RLock()  # may be taken again by the thread that has it: a program may look at another one
 # the modules of NumPyro that hold the stack by name

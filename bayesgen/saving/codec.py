@@ -25,11 +25,12 @@ from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError, warn
-from bayesgen.program import GenerativeProgram
+from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
 
 ROOMS = (
-    "data statistics distributions families program predictives models posteriors fitting prediction averaging concepts"
+    "data statistics distributions families program recognition generative predictives models posteriors fitting "
+    "prediction averaging concepts"
 )
 TRANSFORMERS = "preprocessing impute compose pipeline decomposition kernel_approximation"
 MODULES = (

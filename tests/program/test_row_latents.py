@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 import scipy.stats
+from generative.written import ESTIMATES, SIGMA, schools
 from numpyro import handlers
 from numpyro.infer import MCMC, NUTS
 from numpyro.infer.reparam import LocScaleReparam
@@ -19,8 +20,6 @@ from bayesgen.errors import ConvergenceWarning, FitError, ModelError
 from bayesgen.program import WithRowLatents
 from bayesgen.runtime import placed
 from bayesgen.solvers import Chains
-
-from .written import ESTIMATES, SIGMA, schools
 
 close = np.testing.assert_allclose
 

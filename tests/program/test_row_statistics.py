@@ -8,11 +8,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from generative import written
 from numpyro import handlers
 
 import bayesgen as bg
-
-from . import written
 
 pytestmark = pytest.mark.filterwarnings("ignore:NUTS:bayesgen.errors.ConvergenceWarning")
 N = 30

@@ -10,7 +10,7 @@ import pytest
 import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.program import LogPriorKind, ProgramDensity, StatisticsTerm
-from bayesgen.program.rows import summarize_rows
+from bayesgen.recognition import summarize_rows
 from bayesgen.runtime import inner_jaxprs
 from program.programs import Bound, reference_density
 

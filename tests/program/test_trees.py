@@ -8,11 +8,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray
+from generative.written import TABLE
 
 import bayesgen as bg
 
 from .programs import BOUND, PROGRAMS, ROWS, data_of, fit_at, rows_first
-from .written import TABLE
 
 WIDE, NARROW = np.random.default_rng(0).normal(size=(ROWS, 3)), np.random.default_rng(1).normal(size=(ROWS, 2))
 

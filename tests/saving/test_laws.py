@@ -25,9 +25,9 @@ import bayesgen as bg
 from bayesgen.program.fingerprint import as_text, function_fingerprint
 from bayesgen.records import _same
 from bayesgen.saving.codec import Encoder, decoded
+from tests.generative.written import hierarchical
 from tests.models.cases import CASES, OPEN
 from tests.models.response_cases import CASES as RESPONSES
-from tests.program.written import hierarchical
 
 SHORT = bg.NUTS(num_warmup=10, num_samples=10, num_chains=2)
 CASE = CASES["naive Bayes, integer labels"]
@@ -207,7 +207,7 @@ def test_programs_that_cannot_be_told_from_others_are_loaded_with_a_warning():
 def test_code_of_another_python_is_told_by_its_sites(drawn, path, monkeypatch):
     drawn.save(path)
     later = types.SimpleNamespace(version_info=types.SimpleNamespace(major=3, minor=99))
-    monkeypatch.setattr("bayesgen.program.generative.sys", later)
+    monkeypatch.setattr("bayesgen.generative.program.sys", later)
     assert bg.load(path, program=changed).parameters.keys() == {"slope"}
     with pytest.raises(bg.DataError, match=r"another one than that of the fit, in 'the site slope'\."):
         bg.load(path, program=longer)

@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-
 from program.programs import BOUND, ROWS, covariate, data_of, inner_plate, mixed, outer_plate, program
 
 close = np.testing.assert_allclose

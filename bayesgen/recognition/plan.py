@@ -18,10 +18,10 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayesgen.errors import ModelError
+from bayesgen.program import Plan, Program
 from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
-from .structure import Plan, Program
 from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces, shaped
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur

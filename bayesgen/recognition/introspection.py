@@ -12,16 +12,15 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Rows
 from bayesgen.errors import ModelError
+from bayesgen.program import BLOCK, Arrays, Means, Plan, Program, Structure, arbitrary_numbers
 from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, over_chunks
 from bayesgen.statistics import NormalLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .arbitrary import arbitrary_numbers
 from .discovery import discover
 from .indexing import CovariateIndexes
-from .recognition import Recognition
-from .separable import BLOCK, FEW_LATENTS, separable
-from .structure import Arrays, Means, Plan, Program, Structure
+from .plan import Recognition
+from .separable import FEW_LATENTS, separable
 from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
 
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves

@@ -27,6 +27,33 @@ from bayesgen.data import (
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
+from bayesgen.program import (
+    FAST_TO_COMPILE,
+    Arrays,
+    ConcreteModel,
+    Definition,
+    Means,
+    Plan,
+    Program,
+    PytreeFunction,
+    Response,
+    Site,
+    Structure,
+    cached_by_structure,
+    check_missing,
+    check_numbers,
+    covariate_cells,
+    evaluate_classes,
+    log_density_of_sites,
+    program_table,
+    read_rows,
+    register_program,
+    simulated,
+    sites_of,
+    weakref_safe,
+    with_covariates,
+)
+from bayesgen.recognition import Introspection, check_signature, check_values, continuous_label, summarize_rows
 from bayesgen.records import content_hash, copied, fill, record
 from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked
 from bayesgen.statistics import (
@@ -41,19 +68,7 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Data, Float, Int, PRNGKeyArray, Seed, Shaped, Values
 
 from .as_written import AsWritten, as_written
-from .conventions import check_signature
-from .density import FAST_TO_COMPILE, log_density_of_sites
-from .discovery import continuous_label
-from .evaluation import evaluate_classes
-from .introspection import Introspection
-from .joint import program_table
-from .missing import check_missing
-from .model import ConcreteModel, Response
 from .model_arguments import own_array
-from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
-from .rows import check_numbers, check_values, covariate_cells, read_rows, simulated, summarize_rows, with_covariates
-from .structure import Arrays, Means, Plan, Program, Site, Structure
-from .tracing import sites_of
 
 NEEDS_CLASSES = (
     "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
@@ -713,7 +728,7 @@ class _Covariates:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "_Covariates":
-        """Covariates as arrays of their own: see `bayesgen.program.model_arguments.own_array`."""
+        """Covariates as arrays of their own: see `bayesgen.generative.model_arguments.own_array`."""
         return cls({name: own_array(value) for name, value in values.items()})
 
     __hash__ = content_hash

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn, Var
 
+from bayesgen.program import BLOCK
 from bayesgen.runtime import Interpreter, Traced, Variable
 from bayesgen.typing import Array
 
 from .traces import shaped
 
-BLOCK = 16  # draws of arbitrary latents that are evaluated together
 FEW_LATENTS = -np.arange(1.0, BLOCK + 1).reshape(1, BLOCK)  # draws at which most latents are zero
 # of the sizes of arbitrary numbers, up and down: few at every other draw, which keeps digits where units are alike
 DECADES, FEW_DECADES = 8.0, 1.0

@@ -7,10 +7,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from program.programs import reference_density
 
 import bayesgen as bg
 from bayesgen.data import Covariate
-from program.programs import reference_density
 
 sample = numpyro.sample
 PROBS = np.asarray([0.2, 0.5, 0.3])  # known: a prior of theirs would be one more thing to compile in every program

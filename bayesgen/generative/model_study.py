@@ -14,13 +14,13 @@ from numpyro.primitives import Messenger
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import ModelError
-from bayesgen.runtime import Traced
-from bayesgen.typing import Array
-
-from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites
-from .conventions import (
+from bayesgen.program import (
+    NUMBERS_OF_A_RUN,
+    Arrays,
     Message,
     Trace,
+    arbitrary_numbers,
+    arbitrary_sites,
     as_codes,
     in_plate,
     is_deterministic,
@@ -32,9 +32,11 @@ from .conventions import (
     samples,
     signature_of,
 )
+from bayesgen.runtime import Traced
+from bayesgen.typing import Array
+
 from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, is_array, put_together, with_columns
 from .numpy_reads import Reading
-from .structure import Arrays
 
 FEW = 32  # rows of which one is changed
 

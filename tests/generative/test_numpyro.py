@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, Predictive
+from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_density
 
 import bayesgen as bg
 from bayesgen.data import read_table
 from bayesgen.fitting.summaries import summarize
-from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_density
 
 close = np.testing.assert_allclose
 

@@ -15,9 +15,9 @@ import numpyro.distributions as dist
 from bayesgen.data import as_array, numbers_of_objects, type_of_objects
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
+from bayesgen.program import signature_of
 from bayesgen.typing import Array, Shaped
 
-from .conventions import signature_of
 from .numpy_reads import Reading
 
 OURS = ("label", "rows", "classes", "constants")  # keyword-only arguments of `GenerativeProgram.from_model`

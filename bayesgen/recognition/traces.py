@@ -17,14 +17,10 @@ from jax.extend.core import Literal, Var
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
+from bayesgen.program import Arrays, Evaluation, Message, Program, Site, arbitrary_numbers, base_support, evaluate
 from bayesgen.runtime import CACHE_ROWS, Traced
 from bayesgen.statistics import Conditional, Likelihood
 from bayesgen.typing import Array, Float, Int, Shaped
-
-from .arbitrary import arbitrary_numbers
-from .conventions import Message, base_support
-from .evaluation import Evaluation, evaluate
-from .structure import Arrays, Program, Site
 
 # of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
 SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))

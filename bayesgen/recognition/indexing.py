@@ -16,10 +16,10 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 
 from bayesgen.errors import DataError
+from bayesgen.program import Arrays
 from bayesgen.runtime import CACHE_ROWS, Interpreter, Traced, Variable, inner_jaxprs, over_chunks
 from bayesgen.typing import Array, Int
 
-from .structure import Arrays
 from .traces import Traces, shaped
 
 _REARRANGING = ("broadcast_in_dim", "reshape", "squeeze", "transpose", "slice")

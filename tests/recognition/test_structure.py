@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from counting import compilations
+from program.programs import BOUND, PROGRAMS, covariate, entangled, every_program, inner_plate, mixed, outer_plate
 
 import bayesgen as bg
 from bayesgen.errors import ModelError
-from bayesgen.program.introspection import Introspection
-from program.programs import BOUND, PROGRAMS, covariate, entangled, every_program, inner_plate, mixed, outer_plate
+from bayesgen.recognition.introspection import Introspection
 
 
 @every_program

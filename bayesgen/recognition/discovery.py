@@ -12,27 +12,25 @@ from numpyro.primitives import CondIndepStackFrame
 from bayesgen.describe import quote_some
 from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.runtime import Traced
-
-from .arbitrary import run_abstractly
-from .conventions import (
+from bayesgen.program import (
     Message,
+    Program,
+    Site,
+    Structure,
+    TimeSteps,
     Trace,
     base_support,
-    check_label,
-    check_local,
     check_same_sites,
-    check_signature,
-    check_sites,
     counts_partly,
     in_plate,
     is_deterministic,
-    is_of_classes,
     is_plate,
+    run_abstractly,
     samples,
-    value_range,
 )
-from .structure import Program, Site, Structure, TimeSteps
+from bayesgen.runtime import Traced
+
+from .conventions import check_label, check_local, check_signature, check_sites, is_of_classes, value_range
 
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
 

@@ -9,10 +9,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
+from program.programs import probabilities, program
 
 import bayesgen as bg
 from bayesgen.errors import DataError, ModelError
-from program.programs import probabilities, program
 
 
 def refused(body, match, **options):

@@ -15,10 +15,10 @@ import numpyro
 from bayesgen.data import Covariate, covariate_values
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError, warn
+from bayesgen.program import NUMBERS_OF_A_RUN, Message, base_support
+from bayesgen.recognition import is_of_classes, value_range
 from bayesgen.typing import Array
 
-from .arbitrary import NUMBERS_OF_A_RUN
-from .conventions import Message, base_support, is_of_classes, value_range
 from .model_arguments import Constant, Leaf, NumberOfRows, Rows, arguments_by_name
 from .model_study import Call, Observations, RowAxis, Study, as_number
 

@@ -17,14 +17,14 @@ import scipy.stats
 from numpyro.contrib.control_flow import scan
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer.util import log_density
+from program.programs import mixed
+from program.programs import program as data_free
 
 from bayesgen import MAP, NUTS, GenerativeProgram, NaiveBayes, PlugIn, fit, predict
 from bayesgen.errors import DataError, ModelError
+from bayesgen.generative.model_arguments import Rows
 from bayesgen.program.arbitrary import arbitrary_numbers
-from bayesgen.program.model_arguments import Rows
 
-from .programs import mixed
-from .programs import program as data_free
 from .written import GROUP, GROUPS, TABLE, WON, N, X, Y, censored, hierarchical, linear, logistic, schools, varying
 
 QUICK = {"linear", "hierarchical", "censored", "items", "scaled"}

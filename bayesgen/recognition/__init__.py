@@ -1,0 +1,16 @@
+"""What a program is made of: found by tracing it, and proven by numbers."""
+
+from .conventions import check_signature, is_of_classes, value_range
+from .discovery import continuous_label
+from .introspection import Introspection
+from .supports import check_values, summarize_rows
+
+__all__ = [
+    "Introspection",
+    "check_signature",
+    "check_values",
+    "continuous_label",
+    "is_of_classes",
+    "summarize_rows",
+    "value_range",
+]
