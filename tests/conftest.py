@@ -18,9 +18,11 @@ import type_checker
 
 gc.set_threshold(100_000, 50, 100)  # a quarter of the time of collecting the tests goes there otherwise
 
-# what one version has compiled may crash another one
+# Outside the checkout, so that the tests of a second clone find what those of the first have compiled. What one version
+# has compiled may crash another one.
 VERSIONS = f"{importlib.metadata.version('jaxlib')}-{sys.version_info.major}.{sys.version_info.minor}"
-CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / f"jax-{VERSIONS}"
+CACHES = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+CACHE = CACHES / "bayesgen-tests" / f"jax-{VERSIONS}"
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # many programs are made again

@@ -1,9 +1,10 @@
-"""What type checkers know of fits and answers: mypy reads the functions below, and nobody runs them."""
+"""What type checkers know of fits and answers: mypy reads most functions below, and nobody runs them."""
 
 from typing import assert_type
 
 import numpy as np
 import pytest
+import type_checker
 from mypy import api
 
 import bayesgen as bg
@@ -51,6 +52,11 @@ def concepts() -> None:
     fit = bg.fit(bg.ConceptLearner(bg.number_game("murphy")), [2, 4], method=EXACT)
     assert_type(fit, ConceptFit)
     assert_type(bg.predict(fit, [8], rule=BMA), ConceptPrediction)
+
+
+def test_modules_whose_calls_are_checked_exist():
+    assert len(type_checker.CHECKED) > 30
+    assert type_checker.missing_modules() == []
 
 
 @pytest.mark.slow  # it reads the whole package

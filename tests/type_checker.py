@@ -36,16 +36,14 @@ CHECKED = [
 REQUESTED = os.environ.get("BAYESGEN_CHECK_TYPES") == "1"
 
 
-def install() -> None:
-    """Has the modules checked that are imported from now on.
+def missing_modules() -> list[str]:
+    """Names of `CHECKED` that are no module, of which nothing would be checked."""
+    paths = {name: PACKAGE.parent.joinpath(*name.split(".")) for name in CHECKED}
+    return [name for name, path in paths.items() if not (path.is_dir() or path.with_suffix(".py").exists())]
 
-    Raises:
-        ModuleNotFoundError: a name of CHECKED that is no module, of which nothing would be checked.
-    """
-    for name in CHECKED:
-        path = PACKAGE.parent.joinpath(*name.split("."))
-        if not (path.is_dir() or path.with_suffix(".py").exists()):
-            raise ModuleNotFoundError(f"There is no module {name!r}, whose types are to be checked.")
+
+def install() -> None:
+    """Has the modules checked that are imported from now on."""
     jaxtyping.install_import_hook(CHECKED, "type_checker.check")
     # Between functions that are checked lie frames of the checkers: warnings point past them, at the user's line.
     checkers = str(pathlib.Path(jaxtyping.__file__).parent), "<@beartype("
