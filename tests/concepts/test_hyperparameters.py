@@ -6,12 +6,11 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from arviz_stats.base import array_stats
+from oracles import concepts as by_loops
 
 import bayesgen as bg
 from bayesgen.concepts.examples import read_examples
 from bayesgen.concepts.hypothesis_classes import ClassIndex
-
-from . import oracles
 
 close = np.testing.assert_allclose
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(30)
@@ -24,7 +23,7 @@ def grid(low, high):
 
 def joint(rule_weights, scales, noises, examples):
     """p(h, examples) of every hypothesis at corresponding hyperparameters, (n, H), by enumeration."""
-    space = oracles.tenenbaum(0.5, 10.0)
+    space = by_loops.tenenbaum(0.5, 10.0)
     sizes = np.array([len(members) for _, members, _ in space])
     held = np.array([[number in members for number in examples] for _, members, _ in space]).sum(1)
     rule = np.arange(len(space)) < 34
@@ -62,7 +61,7 @@ def test_one_hyperparameter_against_quadrature():
     density = weights * scipy.stats.beta(2, 1).pdf(nodes)
     check(fit.parameters["rule_weight"], nodes, density * tables.sum(1))
     posterior = density @ tables / (density @ tables).sum()
-    space = oracles.tenenbaum(0.5, 10.0)
+    space = by_loops.tenenbaum(0.5, 10.0)
     order = [names_of(fit).index(name) for name, _, _ in space]
     close(fit.weights[order], posterior, atol=2e-3)
     assert fit.log_evidence is None and fit.ties == ("powers of 2",)
@@ -91,7 +90,7 @@ def test_two_hyperparameters_of_three_sets_against_quadrature(three):
 def test_predictions_of_every_set_average_over_the_hyperparameters(three):
     fit, _, noises, density, tables = three
     answer = bg.predict(fit, range(1, 101), rule=bg.BMA())
-    space = oracles.tenenbaum(0.5, 10.0)
+    space = by_loops.tenenbaum(0.5, 10.0)
     inside = np.array([[number in members for number in range(1, 101)] for _, members, _ in space])
     assert answer.membership.shape == (3, 100)
     for index, table in enumerate(tables):

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from oracles import concepts as by_loops
 
 import bayesgen as bg
-
-from . import oracles
 
 close = np.testing.assert_allclose
 POSTERIORS = {
@@ -76,7 +75,7 @@ def test_maximum_likelihood_takes_the_smallest_consistent_hypothesis(murphy):
 @pytest.mark.parametrize("rule_weight, scale", [(2 / 3, 10.0), (0.4, 7.5)])
 def test_the_space_of_rules_and_intervals(rule_weight, scale):
     space = bg.number_game("tenenbaum", rule_weight=rule_weight, scale=scale)
-    expected = {name: (members, prior) for name, members, prior in oracles.tenenbaum(rule_weight, scale)}
+    expected = {name: (members, prior) for name, members, prior in by_loops.tenenbaum(rule_weight, scale)}
     assert len(space.names) == 34 + 5050 and set(space.names) == set(expected)
     close(space.prior, [expected[name][1] for name in space.names], rtol=1e-10)
     for name, row in zip(space.names, np.asarray(space.extensions), strict=True):
@@ -91,8 +90,8 @@ def test_rules_and_intervals_against_plain_loops(examples, noise, sampling):
     learner = bg.ConceptLearner(bg.number_game("tenenbaum"), sampling, noise)
     fit = bg.fit(learner, examples, method=bg.Exact())
     answer = bg.predict(fit, range(1, 101), rule=bg.BMA())
-    space = oracles.tenenbaum(2 / 3, 10.0)
-    evidence, posterior, membership, next_example = oracles.answers(space, examples, (), noise, sampling == "weak")
+    space = by_loops.tenenbaum(2 / 3, 10.0)
+    evidence, posterior, membership, next_example = by_loops.answers(space, examples, (), noise, sampling == "weak")
     close(np.exp(fit.log_evidence), evidence, rtol=1e-10)
     close(fit.weights, [posterior[name] for name in learner.space.names], rtol=1e-9, atol=1e-300)
     close(answer.membership, membership, rtol=1e-10)
@@ -106,7 +105,7 @@ def test_rules_and_intervals_against_plain_loops(examples, noise, sampling):
 def test_negative_examples_against_plain_loops(noise):
     learner = bg.ConceptLearner(bg.number_game("tenenbaum"), noise=noise)
     fit = bg.fit(learner, [16, 7, 8, 16, 30], [True, False, True, True, False], method=bg.Exact())
-    evidence, posterior, membership, _ = oracles.answers(oracles.tenenbaum(2 / 3, 10.0), [16, 8, 16], [7, 30], noise)
+    evidence, posterior, membership, _ = by_loops.answers(by_loops.tenenbaum(2 / 3, 10.0), [16, 8, 16], [7, 30], noise)
     close(np.exp(fit.log_evidence), evidence, rtol=1e-10)
     close(fit.weights, [posterior[name] for name in learner.space.names], rtol=1e-9, atol=1e-300)
     close(bg.predict(fit, range(1, 101), rule=bg.BMA()).membership, membership, rtol=1e-10)

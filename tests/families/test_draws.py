@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from counting import compilations
-from oracles import matrix
+from oracles.families import matrix
 from scipy import stats
 
 import bayesgen as bg

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from batches import assert_vmap_is_one_by_one
 from numpyro import handlers
-from oracles import CASES, CLASSES, COLUMNS, ROWS, VALUES
+from oracles.families import CASES, CLASSES, COLUMNS, ROWS, VALUES
 
 import bayesgen.families
 from bayesgen.errors import BayesgenError, DataError, FitError, ModelError

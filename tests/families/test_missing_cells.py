@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import CASES, CLASSES, COLUMNS, ROWS, matrix
+from oracles.families import CASES, CLASSES, COLUMNS, ROWS, matrix
 from scipy import stats
 from test_laws import assert_maximum
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse
-from oracles import COLUMNS, matrix
+from oracles.families import COLUMNS, matrix
 from scipy import integrate, stats
 
 import bayesgen as bg

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from counting import compilations
+from oracles.moments import assert_mean
 from scipy.stats import multivariate_normal
 
 import bayesgen as bg
 from bayesgen.families import NormalInverseWishart
 from bayesgen.fitting import nuts
-
-from .oracles import assert_mean
 
 close = np.testing.assert_allclose
 POINTS = {"MLE": bg.MLE(), "MAP": bg.MAP()}

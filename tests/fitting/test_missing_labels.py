@@ -12,14 +12,13 @@ import pytest
 import scipy.sparse
 from counting import compilations
 from models.cases import CASES, ROWS, stated, take, with_holes
+from oracles.moments import assert_moments
 from scipy import stats
 
 import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization, Options, search_by_em
 from bayesgen.fitting.training import prepare
-
-from .oracles import assert_moments
 
 close = np.testing.assert_allclose
 every_case = pytest.mark.parametrize("name", CASES)

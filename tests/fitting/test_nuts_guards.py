@@ -10,9 +10,9 @@ import pytest
 import scipy.special
 import scipy.stats
 from counting import compilations
+from oracles.moments import assert_mean
 
 import bayesgen as bg
-from fitting.oracles import assert_mean
 
 
 def unlabelled(latents, attribute):

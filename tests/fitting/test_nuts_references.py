@@ -5,9 +5,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
+from oracles.moments import assert_mean
 
 import bayesgen as bg
-from fitting.oracles import assert_mean
 
 
 def mixture(n):

@@ -6,9 +6,9 @@ import numpyro.distributions as dist
 import pytest
 import scipy.optimize
 import scipy.stats
+from oracles.moments import assert_law, assert_moments
 
 import bayesgen as bg
-from fitting.oracles import assert_law, assert_moments
 
 CENTER, SCALES = np.asarray([1.0, 0.0, -0.5]), np.asarray([2.0, 0.5, 1.0])
 SHAPE, RATE = 3.0, 1.5

@@ -6,9 +6,9 @@ import numpyro.distributions as dist
 import pytest
 import scipy.integrate
 import scipy.stats
+from oracles.moments import assert_mean
 
 import bayesgen as bg
-from fitting.oracles import assert_mean
 
 EFFECTS = np.asarray([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.asarray([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 from arviz_stats.base import array_stats
-from fitting.oracles import assert_mean
+from oracles.moments import assert_mean
 
 import bayesgen as bg
 from bayesgen.fitting import components, prepare

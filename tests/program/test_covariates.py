@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.special
 import scipy.stats
-from fitting.oracles import assert_moments
+from oracles.moments import assert_moments
 
 import bayesgen as bg
 from bayesgen.data import Covariate
