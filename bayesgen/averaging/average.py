@@ -136,18 +136,18 @@ class HeldOutWeighting(Weighting):
     ) -> Float[np.ndarray, "n M"]:
         """The log score of each row by each member, trained without it."""
         if X is None or with_labels != (y is not None):
-            of, given = ("class probabilities", "X= and y=") if with_labels else ("densities", "X=, and no y=")
-            raise FitError(f"These weights are learned on {of} of rows left out: give {given}.")
+            quantity, remedy = ("class probabilities", "X= and y=") if with_labels else ("densities", "X=, and no y=")
+            raise FitError(f"These weights are learned on {quantity} of rows left out: give {remedy}.")
         _check_scored(fits, with_labels)
         if self.folds is None:
             scores = [held_out_scores(fit, X, y) for fit in fits]
         else:
-            places = assign_folds(X, self.folds, self.seed)
-            scores = [cross_validated_scores(fit, X, y, places) for fit in fits]
-        for index, of_member in enumerate(scores):
-            if of_member.pareto_k is not None:
-                warn_of_few_draws(of_member.pareto_k, by=f"Member {index}: ")
-        return np.stack([of_member.given_row for of_member in scores], axis=1)
+            fold_of_rows = assign_folds(X, self.folds, self.seed)
+            scores = [cross_validated_scores(fit, X, y, fold_of_rows) for fit in fits]
+        for index, member_scores in enumerate(scores):
+            if member_scores.pareto_k is not None:
+                warn_of_few_draws(member_scores.pareto_k, by=f"Member {index}: ")
+        return np.stack([member_scores.given_row for member_scores in scores], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -383,9 +383,9 @@ def _listed(members: Iterable[Fit | Model]) -> tuple[Any, ...]:
 def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weighting:
     """The weighting of this name."""
     kinds = {"stacking": Stacking, "pseudo-bma": PseudoBMA}
-    known = ["evidence", *kinds]
-    if not isinstance(name, str) or name not in known:
-        raise FitError(f"weights must be one of {known}, got {name!r}.")
+    names = ["evidence", *kinds]
+    if not isinstance(name, str) or name not in names:
+        raise FitError(f"weights must be one of {names}, got {name!r}.")
     if name == "evidence":
         return EvidenceWeighting(prior)
     if prior is not None:

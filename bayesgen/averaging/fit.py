@@ -179,7 +179,7 @@ class AverageFit(Fit[AnyLabel]):
             for member, part in zip(members, read, strict=True)
         ]
         if self.posterior.mixes == "conditional":
-            tables = [log_conditional(each) for each in tables]
+            tables = [log_conditional(table_of_member) for table_of_member in tables]
         return log_sum(np.log(self.weights[counting]), tables)
 
     def update(
@@ -283,15 +283,15 @@ def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes:
     Of densities, sum_m weight_m p_m(x). Of numbers, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x), where
     the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
     """
-    first, log_marginals = answers[0], [each.log_marginal for each in answers]
+    first, log_marginals = answers[0], [answer.log_marginal for answer in answers]
     if mixes == "marginal":
         return DensityPrediction(log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
     log_shares: Float[np.ndarray, "M n"] = log_weights[:, None] + np.zeros(len(first))
     marginal: Float[np.ndarray, " n"] | None = None
-    if mixes == "joint" and all(each is not None for each in log_marginals):
+    if mixes == "joint" and all(values is not None for values in log_marginals):
         marginal = log_sum(log_weights, log_marginals)
         log_shares = log_shares + np.stack(log_marginals) - marginal
-    predictive = MixturePredictive(log_shares, tuple(each.outcomes for each in answers))
+    predictive = MixturePredictive(log_shares, tuple(answer.outcomes for answer in answers))
     return ContinuousPrediction(predictive, marginal, device=first.device, index=first.index)
 
 

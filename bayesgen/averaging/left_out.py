@@ -163,12 +163,12 @@ def check_trained_on(fit: Fit, rows: Rows, wanted: str) -> None:
     """Refuse rows other than the training rows of the fit, by their fingerprints, and say which are wanted."""
     if fit.summaries is None:
         data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
-        given = fingerprints_of_scale(data.scaled_schema, data.total_weight)
+        shown = fingerprints_of_scale(data.scaled_schema, data.total_weight)
         trained = fingerprints_of_scale(fit.schema, fit.attributes["total_weight"])
     else:
-        given = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
+        shown = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
         trained = fingerprints(fit, fit.summaries.statistics)
-    for name, fingerprint in given.items():
+    for name, fingerprint in shown.items():
         if name in trained and fingerprint.differs(trained[name]):
             raise DataError(
                 f"X= and y= are not the rows of the training: the {name} differ. Give the training rows, {wanted}."

@@ -155,12 +155,12 @@ class Simulator:
         Cells and labels of the first n rows are missing as the mask says. Covariates of the last row are those of the
         first.
         """
-        given = {
+        covariates = {
             name: np.concatenate([value, value[:1]]) if np.ndim(value) else value
             for name, value in self.covariates.items()
         }
-        known, sites = world.simulate_many(self.num_rows + 1, num_worlds, seed=key, latents=latents, **given)
-        improper = [name for name, values in known.items() if not np.isfinite(values).all()]
+        drawn, sites = world.simulate_many(self.num_rows + 1, num_worlds, seed=key, latents=latents, **covariates)
+        improper = [name for name, values in drawn.items() if not np.isfinite(values).all()]
         if improper:
             raise ModelError(
                 f"The prior of {quote_some(improper)} is improper, or too wide to be drawn from. State a proper prior, "
@@ -168,19 +168,19 @@ class Simulator:
             )
         codes = None if world.label is None else sites.pop(world.label).astype(np.int64)
         codes = codes if codes is None or self.model.has_labels else np.full_like(codes, -1)
-        for name, of_rows in self.mask.items():
-            everywhere = np.concatenate([of_rows, np.ones_like(of_rows[:1])] * num_worlds)
+        for name, is_observed in self.mask.items():
+            everywhere = np.concatenate([is_observed, np.ones_like(is_observed[:1])] * num_worlds)
             if name == world.label:
                 codes = np.where(everywhere, np.asarray(codes), -1)
             else:
                 sites[name] = np.where(everywhere, sites[name], np.nan)
         response = sites.pop(self.program.response_site) if self.program.response_site is not None else None
-        return known, dataclasses.replace(read_rows(self.program, read_table(sites, response)), labels=codes)
+        return drawn, dataclasses.replace(read_rows(self.program, read_table(sites, response)), labels=codes)
 
     def summaries(self, rows: Rows, num_worlds: int) -> list[Summaries]:
         """Summaries of the first n rows of each world."""
-        places = np.arange(num_worlds)[:, None] * (self.num_rows + 1) + np.arange(self.num_rows)
-        sets = SetsOfRows(self.model, self.schema, rows, places, np.ones(places.shape))
+        positions = np.arange(num_worlds)[:, None] * (self.num_rows + 1) + np.arange(self.num_rows)
+        sets = SetsOfRows(self.model, self.schema, rows, positions, np.ones(positions.shape))
         return [sets.summaries(index) for index in range(num_worlds)]
 
     def quantities(self, program: GenerativeProgram, latents: Latents, rows: Rows) -> dict[str, np.ndarray]:
@@ -188,15 +188,17 @@ class Simulator:
         table = log_joint_draws(program, latents, dataclasses.replace(rows, labels=None))
         codes, marginal = np.asarray(rows.codes), special.logsumexp(table, axis=2)
         is_labelled = (codes >= 0) & (rows.labels is not None)
-        own = np.where(is_labelled, np.take_along_axis(table, codes[None, :, None].clip(0), axis=2)[..., 0], marginal)
-        found = {"joint log-likelihood": own[:, :-1].sum(1)}
+        own_class = np.take_along_axis(table, codes[None, :, None].clip(0), axis=2)[..., 0]
+        log_density = np.where(is_labelled, own_class, marginal)
+        quantities = {"joint log-likelihood": log_density[:, :-1].sum(1)}
         if is_labelled[-1]:
-            others = np.where(np.arange(table.shape[2]) == codes[-1], -np.inf, table[:, -1])
+            is_own = np.arange(table.shape[2]) == codes[-1]
+            log_others = special.logsumexp(np.where(is_own, -np.inf, table[:, -1]), axis=1)
             # log odds keep digits where probabilities are near 1
-            found[f"class probability of a {HELD_OUT}"] = own[:, -1] - special.logsumexp(others, axis=1)
+            quantities[f"class probability of a {HELD_OUT}"] = log_density[:, -1] - log_others
         elif self.model.response is None:
-            found[f"log density of a {HELD_OUT}"] = own[:, -1]
-        return found
+            quantities[f"log density of a {HELD_OUT}"] = log_density[:, -1]
+        return quantities
 
 
 @keywords_stated
@@ -264,19 +266,19 @@ def calibrate(
     truth, rows = simulator.simulated(world, simulations, keys[1], start)
     data = simulator.summaries(rows, simulations)
     data = data if learned is None else [learned + simulated for simulated in data]
-    found: list[Any] = []
+    draws_of_fits: list[Any] = []
     for part in chunks(simulations, SETS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
         with without_warnings(LabelSwitchingWarning):  # parameters without names are not ranked
             fits = fit_many(simulator.model, data[part], method=method, seed=seed_of_part, progress=progress)
         for index, refusal in fits.refused.items():
             raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")
-        found += [_drawn(simulator, fit, rows, index, keys[3]) for index, fit in enumerate(fits, part.start)]
-    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *found)
-    others = simulator.simulated(
+        draws_of_fits += [_drawn(simulator, fit, rows, index, keys[3]) for index, fit in enumerate(fits, part.start)]
+    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *draws_of_fits)
+    held_out = simulator.simulated(
         simulator.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()}
     )
-    true_values, values = _values(simulator, world, truth, draws, rows, others[1])
+    true_values, values = _values(simulator, world, truth, draws, rows, held_out[1])
     if numbers is not None:
         true_values[f"number of a {HELD_OUT}"], values[f"number of a {HELD_OUT}"] = numbers[:, 0], numbers[:, 1:]
     rng = generator(keys[5])
@@ -306,10 +308,10 @@ def _simulator(
     else:
         raise ModelError(f"calibrate takes a program, a Fit, or a model and its schema, got {model!r}.")
     program = model.program if isinstance(model, Fit) else concrete.bind(schema)
-    known = {name: np.asarray(observed, bool) for name, observed in mask.items()}
+    masks = {name: np.asarray(observed, bool) for name, observed in mask.items()}
     shapes = {name: (num_rows, *site.row_shape) for name, site in program.structure.attributes}
     shapes |= {} if program.label is None else {program.label: (num_rows,)}
-    for name, observed in known.items():
+    for name, observed in masks.items():
         if name not in shapes or observed.shape != shapes[name]:
             raise DataError(
                 f"mask has {name!r} of the shape {observed.shape}; it takes sites, True where observed: {shapes}."
@@ -319,19 +321,19 @@ def _simulator(
         name: column.row_shape if basis is None else (len(basis.names),)
         for name, column in program.structure.covariates
     }
-    wanted = {name: (num_rows, *shape) for name, shape in row_shapes.items()}
-    for name, shape in wanted.items():
+    shapes_of_covariates = {name: (num_rows, *shape) for name, shape in row_shapes.items()}
+    for name, shape in shapes_of_covariates.items():
         if name not in covariates:
             raise DataError(
                 f"The program computes with covariates that each row has: give covariates={{name: values}} of these "
-                f"shapes, or one number for all rows: {wanted}."
+                f"shapes, or one number for all rows: {shapes_of_covariates}."
             )
         if np.ndim(covariates[name]) and np.shape(covariates[name]) != shape:
             raise DataError(
                 f"Covariate {name!r} has the shape {np.shape(covariates[name])}, and n={num_rows} rows need {shape}, "
                 "or one number for all rows."
             )
-    return Simulator(concrete, schema, program, num_rows, covariates, known)
+    return Simulator(concrete, schema, program, num_rows, covariates, masks)
 
 
 def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteModel, Schema]:
@@ -347,7 +349,7 @@ def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteMo
         )
     concrete, ones = model.concrete(schema), np.ones(len(schema.columns))
     scaled = [with_moments(schema, (center * ones, scale * ones, center, scale)) for center, scale in ((0, 1), (2, 4))]
-    pairs = zip(*(concrete.conjugate(each).families() for each in scaled), strict=True)
+    pairs = zip(*(concrete.conjugate(scaled_schema).families() for scaled_schema in scaled), strict=True)
     unknown = [name for (name, family), (_, other) in pairs if family != other]
     if unknown:
         raise ModelError(
@@ -388,58 +390,61 @@ def _drawn(
 
     The first is to make the held-out row. Of a number, the held-out one and draws from its predictive.
     """
-    own_key, wanted, response = jax.random.fold_in(key, index), MOST_DRAWS, simulator.model.response
+    own_key, num_ranked, response = jax.random.fold_in(key, index), MOST_DRAWS, simulator.model.response
     draws = chains_joined(fit.posterior.draws(MOST_DRAWS + 1, own_key))
     total = len(next(iter(draws.values())))
     if isinstance(fit.posterior, Draws):
         sizes = np.zeros(0) if fit.posterior.entries is None else fit.posterior.entries.sizes
-        wanted = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
-    places = np.linspace(0, total - 1, wanted + 1).round().astype(int)
-    latents = {name: pad(draws[name][places], MOST_DRAWS + 1) for name in simulator.program.latents}
+        num_ranked = int(np.clip(np.nanmin(sizes, initial=total) / 2, 1, MOST_DRAWS))
+    positions = np.linspace(0, total - 1, num_ranked + 1).round().astype(int)
+    latents = {name: pad(draws[name][positions], MOST_DRAWS + 1) for name in simulator.program.latents}
     if response is None:
-        return latents, wanted, None
+        return latents, num_ranked, None
     row = rows.take([(index + 1) * (simulator.num_rows + 1) - 1])
     answer = BMA().respond(fit, response.without(row)).draws(MOST_DRAWS, seed=own_key)
-    return latents, wanted, np.append(response.values(row), answer)
+    return latents, num_ranked, np.append(response.values(row), answer)
 
 
 def _values(
-    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, others: Rows
+    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, held_out: Rows
 ) -> tuple[Quantities, Quantities]:
     """Quantity -> its true value in each simulation, and those of the draws, (simulations, draws)."""
-    true_values, values = _of_parameters(simulator, world, truth, draws)
-    is_same, size, found = world == simulator.program, simulator.num_rows + 1, []
+    true_values, values = _parameter_values(simulator, world, truth, draws)
+    is_same, size, tables = world == simulator.program, simulator.num_rows + 1, []
     for index in range(len(rows.codes) // size):
         last = (index + 1) * size - 1
-        own = joined_rows([rows.take(slice(index * size, last)), others.take([last])])
+        ranked_rows = joined_rows([rows.take(slice(index * size, last)), held_out.take([last])])
         parts = [{name: value[index, 1:] for name, value in draws.items()}]
         parts.insert(0, {name: value[index : index + 1] for name, value in truth.items()})
         if is_same:  # one call for the true process and the draws
             parts = [{name: np.concatenate([part[name] for part in parts]) for name in truth}]
-        of_parts = [simulator.quantities(*pair, own) for pair in zip((world, simulator.program), parts, strict=False)]
-        found.append({name: np.concatenate([part[name] for part in of_parts]) for name in of_parts[0]})
-    for name in found[0]:
-        of_all = np.stack([each[name] for each in found])
-        true_values[name], values[name] = of_all[:, 0], of_all[:, 1:]
+        pairs = zip((world, simulator.program), parts, strict=False)
+        quantities = [simulator.quantities(*pair, ranked_rows) for pair in pairs]
+        tables.append({name: np.concatenate([part[name] for part in quantities]) for name in quantities[0]})
+    for name in tables[0]:
+        by_simulation = np.stack([table[name] for table in tables])
+        true_values[name], values[name] = by_simulation[:, 0], by_simulation[:, 1:]
     return true_values, values
 
 
-def _of_parameters(simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents) -> tuple[Any, Any]:
+def _parameter_values(
+    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents
+) -> tuple[Any, Any]:
     """The entries of the parameters that vary, each once; none where names of components may be swapped."""
     if not simulator.names_processes:
         return {}, {}
     true_values, values = {}, {}
-    known, found = world.parameters_of(truth), simulator.program.parameters_of(draws)
-    if not all(np.ndim(value) for value in known.values()):  # several sites together determine a parameter
-        known, found = truth, draws
-    for name, of_draws in found.items():
-        if name in known and known[name].shape[1:] == of_draws.shape[2:]:
-            flat, shape = known[name].reshape(len(of_draws), -1), of_draws.shape[2:]
-            places = np.sort(np.unique(flat, axis=1, return_index=True)[1])
-            for place in places[np.ptp(flat[:, places], axis=0) > 0]:
+    true_parameters, parameters = world.parameters_of(truth), simulator.program.parameters_of(draws)
+    if not all(np.ndim(value) for value in true_parameters.values()):  # several sites together determine a parameter
+        true_parameters, parameters = truth, draws
+    for name, drawn in parameters.items():
+        if name in true_parameters and true_parameters[name].shape[1:] == drawn.shape[2:]:
+            flat, shape = true_parameters[name].reshape(len(drawn), -1), drawn.shape[2:]
+            entries = np.sort(np.unique(flat, axis=1, return_index=True)[1])
+            for place in entries[np.ptp(flat[:, entries], axis=0) > 0]:
                 index = [int(at) for at in np.unravel_index(place, shape)]
                 true_values[entry := f"{name}{index or ''}"] = flat[:, place]
-                values[entry] = of_draws.reshape(*of_draws.shape[:2], -1)[:, 1:, place]
+                values[entry] = drawn.reshape(*drawn.shape[:2], -1)[:, 1:, place]
     return true_values, values
 
 

@@ -91,10 +91,10 @@ class LeaveOneOut:
         """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""
         utils: Any = importlib.import_module("arviz_stats.utils")
         # ArviZ 1 has a class for each estimator
-        of_estimator = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
+        make_elpd = getattr(utils, "ELPDDataLOO", None) or functools.partial(utils.ELPDData, kind="loo")
         by_row = xarray.DataArray(self._weighted(self.log_scores), dims=["row"])
         k = None if self.pareto_k is None else xarray.DataArray(self.pareto_k[self.frequencies > 0], dims=["row"])
-        return of_estimator(
+        return make_elpd(
             elpd=self.total,
             se=self.standard_error,
             p=float(self._weighted(self.in_sample).sum() - self.total),
@@ -159,31 +159,31 @@ def leave_one_out(
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
     check_trained_on(fit, rows, "with the sample_weight= that they had")
-    num_rows, kept = table.num_rows + table.num_dropped, slice(None) if table.kept is None else table.kept
+    num_rows, rows_kept = table.num_rows + table.num_dropped, slice(None) if table.kept is None else table.kept
     if folds is not None and (np.shape(folds) != (num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {num_rows} rows.")
     if isinstance(fit.posterior, Draws) and folds is None:
         result = _by_draws(fit, rows, rule, refit)
     else:
-        codes = (
-            np.arange(rows.num_rows) if folds is None else np.unique(np.asarray(folds)[kept], return_inverse=True)[1]
-        )
+        codes = np.arange(rows.num_rows)
+        if folds is not None:
+            codes = np.unique(np.asarray(folds)[rows_kept], return_inverse=True)[1]
         log_joint = table_by(fit, rule, rows)
         in_sample = scores_by(fit, rule, rows, log_joint).given_row
         scores = scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row
         result = LeaveOneOut(scores, in_sample, weights=None if rows.weights is None else np.asarray(rows.weights))
-    return result if table.kept is None else _at_places(result, table.kept, num_rows)
+    return result if table.kept is None else _among_all_rows(result, table.kept, num_rows)
 
 
-def _at_places(result: LeaveOneOut, places: Int[np.ndarray, " m"], num_rows: int) -> LeaveOneOut:
+def _among_all_rows(result: LeaveOneOut, places: Int[np.ndarray, " m"], num_rows: int) -> LeaveOneOut:
     """The scores at these places among all rows; the other rows have weight 0, and no score."""
 
     def spread(values: Float[np.ndarray, " m"] | None, fill: float = np.nan) -> Any:
         if values is None:
             return None
-        of_all_rows = np.full(num_rows, fill)
-        of_all_rows[places] = values
-        return of_all_rows
+        spread_values = np.full(num_rows, fill)
+        spread_values[places] = values
+        return spread_values
 
     scores, in_sample, tails = map(spread, (result.log_scores, result.in_sample, result.pareto_k))
     return LeaveOneOut(scores, in_sample, tails, result.num_draws, spread(result.frequencies, 0.0))
@@ -246,18 +246,18 @@ def _by_draws(fit: Fit, rows: Rows, rule: Rule, refit: bool) -> LeaveOneOut:
         )
     program = fit.program.for_prediction
     scores, in_sample, tails = np.empty((3, rows.num_rows))
-    for places in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
-        chunk = rows.take(places)
-        given_row, own = scores_of_draws(program, latents, chunk)
+    for chunk in table_chunks(rows.num_rows, num_draws * max(1, len(fit.classes)) * 4):
+        part = rows.take(chunk)
+        given_row, joint = scores_of_draws(program, latents, part)
         if response is not None:
-            marginal = scores_of_draws(program, latents, response.without(chunk))[1]
-            given_row = np.where(np.isnan(response.values(chunk)), own, own - marginal)
-        counted = own if program is fit.program else scores_of_draws(fit.program, latents, chunk)[1]
-        weights, tails[places] = array_stats.psislw(with_uneven_tails(counted * chunk.frequencies).T)
-        given_row, own = given_row.T, own.T
+            marginal = scores_of_draws(program, latents, response.without(part))[1]
+            given_row = np.where(np.isnan(response.values(part)), joint, joint - marginal)
+        counted = joint if program is fit.program else scores_of_draws(fit.program, latents, part)[1]
+        weights, tails[chunk] = array_stats.psislw(with_uneven_tails(counted * part.frequencies).T)
+        given_row, joint = given_row.T, joint.T
         for scored, logs in ((scores, weights), (in_sample, np.zeros_like(weights))):
-            of_own, of_row = (scipy.special.logsumexp(logs + density, axis=-1) for density in (own, own - given_row))
-            scored[places] = of_own - of_row
+            log_mean_x = scipy.special.logsumexp(logs + (joint - given_row), axis=-1)
+            scored[chunk] = scipy.special.logsumexp(logs + joint, axis=-1) - log_mean_x
     if refit:
         unsure = tails > MAX_K
         folds = np.where(unsure, np.arange(rows.num_rows), -1)

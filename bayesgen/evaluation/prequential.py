@@ -113,9 +113,9 @@ class Prequential:
         axes = panel(ax, "rows learned before", "log p(y | x, rows before)")
         num_rows = self.log_scores.shape[-1]
         scores = self.log_scores.reshape(len(self.pairs), -1, num_rows)
-        for name, of_pair in zip(self.pairs, scores, strict=True):
-            mean = pd.DataFrame(of_pair).mean()  # of rows that have a score
-            if len(of_pair) == 1:
+        for name, pair_scores in zip(self.pairs, scores, strict=True):
+            mean = pd.DataFrame(pair_scores).mean()  # of rows that have a score
+            if len(pair_scores) == 1:
                 mean = mean.rolling(max(1, num_rows // 20), min_periods=1).mean()
             axes.plot(np.arange(num_rows), mean.to_numpy(), label=name)
         axes.legend()
@@ -165,20 +165,21 @@ def prequential(
     >>> np.exp(result.log_scores).round(3).tolist()  # the estimator of Krichevsky and Trofimov
     [0.5, 0.75, 0.167, 0.625]
     """
-    asked = [EXACT_AVERAGE] if pairs is None else list(pairs)
-    if not asked:
+    scored_pairs = [EXACT_AVERAGE] if pairs is None else list(pairs)
+    if not scored_pairs:
         raise DataError("There is nothing to score. Give at least one (method, rule) pair.")
     several = y is None and is_chunked(X) if order is None else np.ndim(order) > 1
-    given = X if order is None and several else [(X,) if y is None else (X, y)]
-    sets: Any = read_sets(model, given, None, None, schema)
+    data_sets = X if order is None and several else [(X,) if y is None else (X, y)]
+    sets: Any = read_sets(model, data_sets, None, None, schema)
     sets = sets if order is None else _reordered(sets, np.atleast_2d(np.asarray(order)))
-    names = tuple(f"{method} + {rule}" for method, rule in names_of(asked))
-    tables = [_scores(sets, method, rule) for method, rule in asked]
-    scores = [np.stack(of_pairs) for of_pairs in zip(*tables, strict=True)]
+    names = tuple(f"{method} + {rule}" for method, rule in names_of(scored_pairs))
+    tables = [_scores(sets, method, rule) for method, rule in scored_pairs]
+    scores = [np.stack(by_pair) for by_pair in zip(*tables, strict=True)]
     if not several:
         scores = [array[:, 0] for array in scores]
-    log_scores, log_joint_scores = scores if pairs is not None and len(asked) > 1 else [array[0] for array in scores]
-    return Prequential(log_scores, log_joint_scores, names, sets.weights if several else sets.weights[0])
+    if pairs is None or len(scored_pairs) == 1:
+        scores = [array[0] for array in scores]
+    return Prequential(*scores, names, sets.weights if several else sets.weights[0])
 
 
 def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
@@ -236,27 +237,27 @@ def _tables(
     """The table of log-joints of each row given the rows before it, and where the method has no estimate yet."""
     _, rows = shared
 
-    def of_sequence(sequence: Any) -> tuple[Array, Array]:
-        known, everything = SetsOfRows.statistics_of(model, schema, shared, sequence)
-        prior = model.conjugate(model.with_scale(known, everything.summaries))
+    def tables_of_sequence(sequence: Any) -> tuple[Array, Array]:
+        scaled_schema, everything = SetsOfRows.statistics_of(model, schema, shared, sequence)
+        prior = model.conjugate(model.with_scale(scaled_schema, everything.summaries))
 
         def step(learned: SufficientStatistics, at_row: Any) -> tuple[SufficientStatistics, tuple[Array, Array]]:
             place, weight = at_row
             row = dataclasses.replace(rows.take(place[None]), weights=weight[None])
             table, is_unknown = with_failed_checks(lambda: method.closed_form(prior, learned).log_joint(row, at))()
-            return learned.merge(model.summarize(known, row)), (table[0], is_unknown)
+            return learned.merge(model.summarize(scaled_schema, row)), (table[0], is_unknown)
 
-        nothing = model.summarize(known, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
+        nothing = model.summarize(scaled_schema, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
         return jax.lax.scan(step, nothing, sequence)[1]
 
-    return jax.vmap(of_sequence)(sequences)
+    return jax.vmap(tables_of_sequence)(sequences)
 
 
 def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     """The scores by a fit for each row."""
     assert sets.places is not None
     log_scores, joint = np.full((2, *sets.places.shape), np.nan)
-    for index, places in enumerate(sets.places):
+    for index, positions in enumerate(sets.places):
         everything = sets.summaries(index, method.needs_rows)
         ProgramProblem(sets.model, everything).ready_for(method)
         for position in np.flatnonzero(sets.weights[index]).tolist():
@@ -264,7 +265,7 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
                 fit = _fit_before(sets, everything.scaled_schema, index, position, method)
             except (DataError, FitError):  # these rows give no estimate
                 continue
-            row = sets.rows.take(places[[position]])
+            row = sets.rows.take(positions[[position]])
             (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
     return log_scores, joint
 
@@ -273,7 +274,7 @@ def _fit_before(sets: SetsOfRows, schema: Schema, index: int, position: int, met
     """The fit of the rows of a sequence before a position, with the scale of all its rows, which the schema has."""
     assert sets.places is not None
     weights = sets.weights[index, :position]
-    places = np.flatnonzero(weights)
-    rows = dataclasses.replace(sets.rows.take(sets.places[index, places]), weights=weights[places])
+    positions = np.flatnonzero(weights)
+    rows = dataclasses.replace(sets.rows.take(sets.places[index, positions]), weights=weights[positions])
     learned = summaries_of_rows(sets.model, schema, rows, method.needs_rows)
-    return method.trained(sets.model, learned, len(places), False)
+    return method.trained(sets.model, learned, len(positions), False)

@@ -61,8 +61,8 @@ class TrainingSets(abc.ABC):
     def fits(self, model: Any, size: int, *, seed: Seed, **options: Any) -> "FitBatch | list[Fit | BayesgenError]":
         """The fit, or its error, of each repeat: a batch, or one by one where `fit_many` does not take the model."""
         if isinstance(model, Recipe):
-            made, _ = attempted(self.batch, model, size, seed=seed, **options)
-            return [made] * self.num_repeats if isinstance(made, BayesgenError) else made
+            batch, _ = attempted(self.batch, model, size, seed=seed, **options)
+            return [batch] * self.num_repeats if isinstance(batch, BayesgenError) else batch
         tables = enumerate(self.training(model, size, repeat) for repeat in range(self.num_repeats))
         keys = [jax.random.fold_in(as_key(seed), repeat) for repeat in range(self.num_repeats)]
         return [attempted(fit, model, table, table.labels, seed=keys[at], **options)[0] for at, table in tables]
@@ -119,8 +119,8 @@ class Subsets(TrainingSets):
         if isinstance(self.test, Table):
             return slice(None)
         order = self.order[repeat]
-        rest = order[self.rank[repeat][self.labelled[order]] >= size]
-        return np.sort(rest if self.test is None else rest[len(rest) - self.test :])
+        candidates = order[self.rank[repeat][self.labelled[order]] >= size]
+        return np.sort(candidates if self.test is None else candidates[len(candidates) - self.test :])
 
 
 def subsets(
@@ -185,13 +185,13 @@ def _check_sizes(counts: Int[np.ndarray, " K"], names: Sequence[Any], sizes: Seq
             if count < size
         ]
         if short:
-            of_each = " of each class" if len(names) > 1 else ""
+            by_class = " of each class" if len(names) > 1 else ""
             remedy = "Give smaller sizes" if counts.all() else "Count the rows of all classes together, per_class=False"
-            raise DataError(f"Size {size} takes {size} rows{of_each}, and {', '.join(short)}. {remedy}.")
-        rest = int(counts.sum()) - size * len(names)
-        if rest < left:
+            raise DataError(f"Size {size} takes {size} rows{by_class}, and {', '.join(short)}. {remedy}.")
+        num_left = int(counts.sum()) - size * len(names)
+        if num_left < left:
             raise DataError(
-                f"Size {size} leaves {rest} rows to test on, and {left} are wanted. Give smaller sizes, fewer test "
+                f"Size {size} leaves {num_left} rows to test on, and {left} are wanted. Give smaller sizes, fewer test "
                 "rows, or test=(X_test, y_test)."
             )
 
@@ -231,7 +231,7 @@ class Worlds(TrainingSets):
 
     def tested(self, model: Any) -> list[Table]:
         rows = ({name: values[repeat] for name, values in self.test_rows.items()} for repeat in range(self.num_repeats))
-        return [self._table(model, of_repeat) for of_repeat in rows]
+        return [self._table(model, world_rows) for world_rows in rows]
 
     def _table(self, model: Any, rows: dict[str, np.ndarray]) -> Table:
         """Rows as a model takes them: for programs by site, for others with a column for each cell of a site's row."""
@@ -276,8 +276,8 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
     by_class = per_class and program.label is not None
     rows_per_size = program.num_classes if by_class else 1
     num_rows = max(sizes) * rows_per_size
-    of_world = np.arange(num_rows) % program.num_classes if by_class else None
-    codes = {} if of_world is None else {str(program.label): np.tile(of_world, (repeats, 1))}
+    world_codes = np.arange(num_rows) % program.num_classes if by_class else None
+    codes = {} if world_codes is None else {str(program.label): np.tile(world_codes, (repeats, 1))}
 
     def simulated(num_rows: int, key: PRNGKeyArray, known: Mapping[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
         latents, rows = program.simulate_many(num_rows, repeats, seed=key, latents=known)

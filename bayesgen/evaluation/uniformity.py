@@ -43,8 +43,8 @@ def coverage(tail: float, num_values: int) -> float:
     """
     log_factorials = special.gammaln(np.arange(num_values + 1) + 1.0)
     counts, probabilities, before = np.zeros(1, int), np.ones(1), 0.0
-    for point, of_point in zip(grid(num_values), _tails(num_values), strict=True):
-        allowed, share = np.flatnonzero(of_point > tail), (point - before) / (1 - before)
+    for point, tails in zip(grid(num_values), _tails(num_values), strict=True):
+        allowed, share = np.flatnonzero(tails > tail), (point - before) / (1 - before)
         left, added = num_values - counts[:, None], allowed - counts[:, None]
         is_possible = added >= 0
         added = np.where(is_possible, added, 0)

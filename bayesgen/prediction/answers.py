@@ -194,9 +194,9 @@ def with_information(
 
 def _at_most(values: Float[np.ndarray, "..."] | None) -> str | None:
     """The largest of some numbers in words; None where there are none."""
-    known = np.asarray([] if values is None else values, float)
-    known = known[~np.isnan(known)]
-    return f"at most {known.max():.2g}" if known.size else None
+    numbers = np.asarray([] if values is None else values, float)
+    numbers = numbers[~np.isnan(numbers)]
+    return f"at most {numbers.max():.2g}" if numbers.size else None
 
 
 def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
@@ -460,8 +460,8 @@ def by_field(answers: Sequence[Any], make: Callable[[list[Any]], Any]) -> Any:
     some = next(answer for answer in answers if answer is not None)
     names = [field.name for field in dataclasses.fields(some) if field.name not in OF_ALL_ROWS]
     parts = {name: [getattr(answer, name, None) for answer in answers] for name in names}
-    known = {name: values for name, values in parts.items() if any(value is not None for value in values)}
-    return dataclasses.replace(some, **{name: make(values) for name, values in known.items()})
+    values_by_field = {name: values for name, values in parts.items() if any(value is not None for value in values)}
+    return dataclasses.replace(some, **{name: make(values) for name, values in values_by_field.items()})
 
 
 def joined(answers: Sequence[Predicted]) -> Predicted:

@@ -1,12 +1,13 @@
-"""Averages over draws from tables of log-joints that come in batches of draws, and their Monte Carlo errors.
+"""Averages over draws of p(x, y | Q), computed batch by batch, and their Monte Carlo errors.
 
-Draws come in batches (about 100, see `bayesgen.runtime.in_batches`), and errors from `ratio_of_batches`, which needs
-one pass and no table of all draws.
+A batch of draws comes as two arrays, because single precision holds deviations but not their sums::
 
-Tables are reference points (K, n) and deviations from them (K, draws, n). The cost of these averages is the exponential
-of each entry, so it is taken once: entropies come from sum p log p = sum p (log u + log w), where log u is the entry
-and log w its shift. Single precision suffices for weights relative to the largest one, but not for entropies, which are
-differences.
+    log p(x_i, y = k | Q_s) = reference[k, i] + deviation[k, s, i]
+
+The exponential of each deviation is the cost of an average, so it is taken once. Entropies use it again: with
+u = exp(deviation - peak) and p = u w, sum p log p = sum p (log u + log w). They are differences of nearly equal numbers
+and need double precision. Errors come from the means of about 100 batches (`bayesgen.runtime.in_batches`), by
+`ratio_of_batches`, in one pass and without a table of all draws.
 """
 
 from collections.abc import Callable
@@ -147,12 +148,12 @@ def average_of_draws(
     with np.errstate(invalid="ignore", divide="ignore"):
         (_, error), effective = ratio_of_batches(parts, totals), 1 / (weights**2).sum(0)
     level = np.zeros((values.shape[1], 1))
-    k, _ = tail_indices(lambda places: log_weights[:, places, None], level, effective[:, None], len(values))
+    k, _ = tail_indices(lambda rows: log_weights[:, rows, None], level, effective[:, None], len(values))
     return np.asarray(error), k
 
 
 def tail_indices(
-    draws_of: Callable[[Int[np.ndarray, " m"]], Float[np.ndarray, "draws m K"]],
+    table_of_draws: Callable[[Int[np.ndarray, " m"]], Float[np.ndarray, "draws m K"]],
     mean: Float[np.ndarray, "n K"],
     effective: Float[np.ndarray, "n K"],
     num_draws: int,
@@ -160,7 +161,7 @@ def tail_indices(
     """Pareto's k of the rows of a prediction from draws, and whether they are robust, for rows of uneven weights.
 
     Args:
-        draws_of: function of the positions of a few rows that gives their table of every draw.
+        table_of_draws: function of the positions of a few rows that gives their table of every draw.
         mean: log of the mean over draws of p(x_i, y = k | Q).
         effective: effective number of draws in this mean.
         num_draws: number of draws.
@@ -178,7 +179,7 @@ def tail_indices(
     examined = uneven[np.argsort(size[uneven])[:most]]
     is_robust = k <= MAX_K
     if len(examined):
-        table = draws_of(examined)
+        table = table_of_draws(examined)
         k[examined] = pareto_k(table)
         is_heavy = ~(k[examined] <= MAX_K)
         is_robust[examined] = ~is_heavy
@@ -229,27 +230,27 @@ def warn_of_few_draws(
 
 def _rows(chosen: Bool[np.ndarray, " n"], index: "pd.Index | None") -> str:
     """The number of rows, and the first of them."""
-    places = np.flatnonzero(chosen)
-    names = places if index is None else index[places]
-    return f"In {len(places)} of {len(chosen)} rows ({quote_some(names.tolist())})"
+    positions = np.flatnonzero(chosen)
+    names = positions if index is None else index[positions]
+    return f"In {len(positions)} of {len(chosen)} rows ({quote_some(names.tolist())})"
 
 
 Averages = dict[str, Any]  # name -> array: of one batch, (K, n) or (n,); of all batches, with the batches first
 
 
-def _joint(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
+def _joint(reference: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Log of the largest joint, and means of the joints and of their squares relative to it, (K, n)."""
     peak = deviations.max(1)
     joint = _computed_once(jnp.exp(deviations - finite_reference(peak)[:, None]))
-    return _means(joint, anchor + peak)
+    return _means(joint, reference + peak)
 
 
-def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
+def _joint_and_entropy(reference: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """`_joint`, the mean of p(x | Q) times the entropy of p(y | x, Q), (n,), and the log of its scale."""
     peak = deviations.max(1)
     logs = jnp.maximum(deviations - finite_reference(peak)[:, None], LOG_OF_ZERO)
     joint = _computed_once(jnp.exp(logs))  # p(x, y | Q) over the largest of its class
-    top = anchor + peak  # -inf where no draw makes the class possible
+    top = reference + peak  # -inf where no draw makes the class possible
     largest = top.max(0)
     weight = jnp.exp(top - finite_reference(largest))
     marginal = _computed_once(_over_classes(joint, weight) + VANISHING)
@@ -260,9 +261,9 @@ def _joint_and_entropy(anchor: Float[Array, "K n"], deviations: Float[Array, "K 
     return _means(joint, top) | {"entropy": entropy / deviations.shape[1], "largest": largest}
 
 
-def _conditional(anchor: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
+def _conditional(reference: Float[Array, "K n"], deviations: Float[Array, "K draws n"]) -> Averages:
     """Means over draws of p(y | x, Q), (K, n), of its entropy, and the log of the mean of p(x | Q)."""
-    tables = anchor[:, None] + deviations
+    tables = reference[:, None] + deviations
     top = finite_reference(tables.max(0))  # of each draw, as draws have equal weights
     logs = jnp.maximum(tables - top, LOG_OF_ZERO)
     joint = _computed_once(jnp.exp(logs))
@@ -282,7 +283,7 @@ def _means(joint: Float[Array, "K draws n"], top: Float[Array, "K n"]) -> Averag
 
 def _over_classes(joint: Float[Array, "K draws n"], weight: Float[Array, "K n"]) -> Float[Array, "draws n"]:
     """Weighted sums over the first axis, written out because a reduction within others is not vectorised."""
-    return sum(of_class * factor for of_class, factor in zip(joint, weight, strict=True))
+    return sum(class_joint * factor for class_joint, factor in zip(joint, weight, strict=True))
 
 
 def _computed_once(array: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -290,7 +291,7 @@ def _computed_once(array: Float[Array, "..."]) -> Float[Array, "..."]:
     return jax.lax.optimization_barrier(array)
 
 
-def _of_joints(batches: Averages) -> Averages:
+def _merged_joints(batches: Averages) -> Averages:
     """Log of the mean joint (n, K), standard error of its share (n, K), effective share of the draws (n, K).
 
     With entropies, also the results of `_information`. Logs are added last: those of rows far away are so large that
@@ -313,7 +314,7 @@ def _of_joints(batches: Averages) -> Averages:
     return averages
 
 
-def _of_conditionals(batches: Averages) -> Averages:
+def _merged_conditionals(batches: Averages) -> Averages:
     """Mean probabilities (n, K), their standard errors, the results of `_information`, and the log of mean p(x | Q)."""
     ones = jnp.ones_like(batches["entropy"])
     probabilities, error = ratio_of_batches(batches["probabilities"], ones[:, None])
@@ -339,13 +340,13 @@ def _information(
     """
     probabilities, _ = ratio_of_batches(joint, marginal[:, None])
     logs = jnp.log(jnp.where(probabilities > 0, probabilities, 1.0))
-    whole, (expected, _) = -(probabilities * logs).sum(0), ratio_of_batches(entropy, marginal)
+    entropy_of_mean, (expected, _) = -(probabilities * logs).sum(0), ratio_of_batches(entropy, marginal)
     return {
-        "expected_share": jnp.where(whole > 0, jnp.clip(expected / whole, 0.0, 1.0), 1.0),
+        "expected_share": jnp.where(entropy_of_mean > 0, jnp.clip(expected / entropy_of_mean, 0.0, 1.0), 1.0),
         "information_error": ratio_of_batches(-(joint * logs).sum(1) - entropy, marginal)[1],
     }
 
 
-JOINT = Reduction(_joint, _of_joints, "float32")
-JOINT_AND_ENTROPY = Reduction(_joint_and_entropy, _of_joints, "float64")
-CONDITIONAL = Reduction(_conditional, _of_conditionals, "float64")
+JOINT = Reduction(_joint, _merged_joints, "float32")
+JOINT_AND_ENTROPY = Reduction(_joint_and_entropy, _merged_joints, "float64")
+CONDITIONAL = Reduction(_conditional, _merged_conditionals, "float64")

@@ -69,11 +69,11 @@ def _tables(X: Any, num_sets: int) -> Table | list[Table]:
 
     X is several tables where it is a list of frames, mappings, tables or 2-D arrays, or an array of three axes.
     """
-    shapes = [getattr(each, "shape", ()) for each in X[:1]] if isinstance(X, list | tuple | np.ndarray) else []
+    shapes = [getattr(table, "shape", ()) for table in X[:1]] if isinstance(X, list | tuple | np.ndarray) else []
     are_several = isinstance(X, list | tuple) and bool(X) and isinstance(X[0], Mapping | Table)
     if not are_several and not (shapes and len(shapes[0]) == 2):
         return read_table(X, least_rows=0)
-    tables = [read_table(each, least_rows=0) for each in X]
+    tables = [read_table(table, least_rows=0) for table in X]
     sizes = {table.num_rows for table in tables}
     if len(tables) != num_sets or len(sizes) > 1:
         raise DataError(

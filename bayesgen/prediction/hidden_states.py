@@ -55,12 +55,12 @@ def states_of_process(
     parameters = fit.posterior.mode if at == "mode" else fit.posterior.mean
     latents = fit.program.latents_of(parameters)
     parts = []
-    for places in chunks(rows.num_rows, _rows_at_once(fit, rows.num_rows)) or [slice(0, 0)]:
-        part, response = rows.take(places), None
+    for chunk in chunks(rows.num_rows, _rows_at_once(fit, rows.num_rows)) or [slice(0, 0)]:
+        part, response = rows.take(chunk), None
         if _hides_response(fit) and part.num_rows:
             process = OneProcess(fit, at)
             response = _response_values(process.quadrature(part, support_of(fit, part))[1], process.response.site)
-        parts.append(states_at(fit.program.for_prediction, latents, part, site, lengths[places], response))
+        parts.append(states_at(fit.program.for_prediction, latents, part, site, lengths[chunk], response))
     probabilities, paths = map(np.concatenate, zip(*parts, strict=True))
     return _hidden_states(fit, lengths, site, answer, probabilities, paths)
 
@@ -84,8 +84,8 @@ def states_of_draws(
     orders = _orders(fit, chains_joined(batches), pivot, rows, site)
     per_row = len(orders) * max(1, len(fit.classes))
     parts = []
-    for places in chunks(rows.num_rows, _rows_at_once(fit, max(1, TABLE_CELLS // per_row))) or [slice(0, 0)]:
-        part = rows.take(places)
+    for chunk in chunks(rows.num_rows, _rows_at_once(fit, max(1, TABLE_CELLS // per_row))) or [slice(0, 0)]:
+        part = rows.take(chunk)
         weights, response = _weights(fit, part, len(orders), weighted)
         parts.append(average_states(fit.program.for_prediction, batches, part, site, weights, orders, response))
     probabilities, error = map(np.concatenate, zip(*parts, strict=True))
@@ -113,9 +113,9 @@ def _response_values(grid: GridPredictive, site: str) -> ResponseValues:
     rows, values, log_weights = map(np.concatenate, zip(*grid.nodes(GRID_ROWS), strict=True))
     first = np.searchsorted(rows, np.arange(grid.num_rows))
     counts = np.diff(first, append=len(rows))[:, None]
-    places = np.arange(padded_size(int(counts.max(initial=1))))
-    nodes = first[:, None] + np.minimum(places, counts - 1)
-    return ResponseValues(site, values[nodes], np.where(places < counts, log_weights[nodes], -np.inf))
+    positions = np.arange(padded_size(int(counts.max(initial=1))))
+    nodes = first[:, None] + np.minimum(positions, counts - 1)
+    return ResponseValues(site, values[nodes], np.where(positions < counts, log_weights[nodes], -np.inf))
 
 
 def _weights(
@@ -155,8 +155,8 @@ def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> In
     if not are_exchangeable(fit.program.for_prediction, process, class_axes, simulated, site):
         return unmoved.copy()
     values = simulated.values.get(site, np.zeros((simulated.num_rows, 1)))  # local latents have no end
-    places = _places(np.asarray(values) != PADDING, labels, num_classes)
-    logs = log_states_of_draws(fit.program.for_prediction, latents, simulated, site, places)
+    time_steps = _time_steps_by_class(np.asarray(values) != PADDING, labels, num_classes)
+    logs = log_states_of_draws(fit.program.for_prediction, latents, simulated, site, time_steps)
     logs = np.where(np.isneginf(logs).all(-1, keepdims=True), 0.0, logs)  # impossible: without information
     return np.stack([matching_orders(logs[:, k], np.ones(logs.shape[2]), pivot) for k in range(num_classes)], axis=1)
 
@@ -169,9 +169,9 @@ def _simulated(
     num_steps = SIMULATED_STEPS if steps is None or steps.most is None else max(steps.most, 1)
     num_steps = 1 if site in fit.program.local else num_steps
     num_rows = num_classes * max(2, -(-MATCHED_ROWS // num_steps))
-    given = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # of blocks of columns, lengths
-    given |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
-    simulated, response = fit.program.simulate(num_rows, latents=process, **given), fit.concrete.response
+    covariates = {name: np.full(num_rows, num_steps) for name in fit.program.covariates}  # lengths of columns
+    covariates |= {name: np.resize(value, (num_rows, *value.shape[1:])) for name, value in rows.covariates.items()}
+    simulated, response = fit.program.simulate(num_rows, latents=process, **covariates), fit.concrete.response
     read, label = fit.read(simulated), fit.program.label
     if response is not None:
         read = response.put(read, simulated[response.site])
@@ -180,15 +180,15 @@ def _simulated(
     return read, np.argmax(fit.classes == np.asarray(simulated[label])[:, None], axis=1)
 
 
-def _places(
+def _time_steps_by_class(
     inside: Bool[np.ndarray, "m T ..."], labels: Int[np.ndarray, " m"], num_classes: int
 ) -> tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]]:
     """Rows and time steps within sequences of each class, evenly spaced; of all rows where a class has none."""
     inside = np.asarray(inside.all(tuple(range(2, inside.ndim))))
     chosen = []
     for k in range(num_classes):
-        of_class = inside & (labels == k)[:, None]
-        candidates = np.argwhere(of_class if of_class.any() else inside)
+        is_candidate = inside & (labels == k)[:, None]
+        candidates = np.argwhere(is_candidate if is_candidate.any() else inside)
         chosen.append(candidates[np.linspace(0, len(candidates) - 1, MATCHED_ROWS).round().astype(int)])
     row, step = np.moveaxis(np.stack(chosen), -1, 0)
     return row, step

@@ -94,16 +94,16 @@ def scores_without(
     scores, remaining = np.full((3, rows.num_rows), np.nan), folds
     codes = None if rows.labels is None else np.asarray(rows.labels)
     for make in (_table_by_short_form, _table_by_merging) if _is_closed(fit, rule, rows) else ():
-        of_others = make(fit, rule, rows, remaining, table)
-        if of_others is not None:
-            is_scored = ~np.isnan(of_others).any(1)
-            scores[:2, is_scored] = np.stack(scores_of(of_others, codes))[:, is_scored]
+        table_of_others = make(fit, rule, rows, remaining, table)
+        if table_of_others is not None:
+            is_scored = ~np.isnan(table_of_others).any(1)
+            scores[:2, is_scored] = np.stack(scores_of(table_of_others, codes))[:, is_scored]
             remaining = np.where(is_scored, -1, remaining)
     for fold in np.unique(remaining[remaining >= 0]):
         is_out = folds == fold
         with contextlib.suppress(*skipped):
-            rest = refitted(fit, rows.take(np.flatnonzero(~is_out)))
-            given_row, joint, tails = scores_by(rest, rule, rows.take(np.flatnonzero(is_out)))
+            fit_without = refitted(fit, rows.take(np.flatnonzero(~is_out)))
+            given_row, joint, tails = scores_by(fit_without, rule, rows.take(np.flatnonzero(is_out)))
             scores[:, is_out] = given_row, joint, np.full(len(joint), np.nan) if tails is None else tails
     return LogScores(*scores)
 
@@ -136,23 +136,23 @@ def _table_by_short_form(
     if not isinstance(conjugate.class_prior, DirichletCategorical):
         return None
 
-    def of_chunk(part: slice) -> list[Float[np.ndarray, " m"] | None]:
+    def log_probs_by_block(part: slice) -> list[Float[np.ndarray, " m"] | None]:
         values = {name: np.asarray(cells[part], np.float64) for name, cells in rows.values.items()}
         return [b.family.log_prob_left_out(values[b.name], codes[part], weights[part]) for b in conjugate.blocks]
 
     cells = numbers_per_row(rows, len(fit.classes))
-    own = []
-    for log_probs in in_threads(of_chunk, even_chunks(rows.num_rows, THREAD_CELLS / cells)):
-        known = [log_prob for log_prob in log_probs if log_prob is not None]
-        if len(known) < len(log_probs):
+    log_probs_of_rows = []
+    for log_probs in in_threads(log_probs_by_block, even_chunks(rows.num_rows, THREAD_CELLS / cells)):
+        from_blocks = [log_prob for log_prob in log_probs if log_prob is not None]
+        if len(from_blocks) < len(log_probs):
             return None
-        own.append(np.sum(known, axis=0))
+        log_probs_of_rows.append(np.sum(from_blocks, axis=0))
     counts = np.repeat(conjugate.class_prior.concentration[None], rows.num_rows, axis=0)
     log_class_probs = np.log(counts / counts.sum(1, keepdims=True))
     table = (fit.log_joint(rows, at="predictive") if table is None else table) - log_class_probs
-    places = np.arange(rows.num_rows)
-    table[places, codes] = np.concatenate(own)
-    counts[places, codes] -= weights
+    row_indices = np.arange(rows.num_rows)
+    table[row_indices, codes] = np.concatenate(log_probs_of_rows)
+    counts[row_indices, codes] -= weights
     return table + np.log(counts / counts.sum(1, keepdims=True))
 
 
@@ -172,23 +172,23 @@ def _table_by_merging(
     length = min(num_sets_at_once(sizes.max() * cells), padded_size(len(sizes)))
     num_blocks = math.ceil(len(sizes) / length)
     position = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[fold]
-    places, weights = np.zeros((num_blocks * length, sizes.max()), int), np.zeros((num_blocks * length, sizes.max()))
-    places[fold, position], weights[fold, position] = order, rows.frequencies[order]
-    sets = SetsOfRows(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), places, weights)
+    positions, weights = np.zeros((num_blocks * length, sizes.max()), int), np.zeros((num_blocks * length, sizes.max()))
+    positions[fold, position], weights[fold, position] = order, rows.frequencies[order]
+    sets = SetsOfRows(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), positions, weights)
     block_of_row = np.full(rows.num_rows, -1)
     block_of_row[order] = fold // length
 
     def statistics_of(first: int, last: int) -> SufficientStatistics:
         members = np.flatnonzero((first <= block_of_row) & (block_of_row < last))
-        taken = rows.take(members) if len(members) else dataclasses.replace(rows.take([0]), weights=np.zeros(1))
-        return fit.concrete.summarize(fit.schema, taken)
+        block_rows = rows.take(members) if len(members) else dataclasses.replace(rows.take([0]), weights=np.zeros(1))
+        return fit.concrete.summarize(fit.schema, block_rows)
 
     def tables_of(first: int, last: int, others: SufficientStatistics) -> list[Float[np.ndarray, "folds m K"]]:
         """Tables of blocks of folds, by halves, where rows of no such block have these statistics."""
         middle = (first + last) // 2
         if first < middle:
-            of_left = tables_of(first, middle, others.merge(statistics_of(middle, last)))
-            return of_left + tables_of(middle, last, others.merge(statistics_of(first, middle)))
+            left_tables = tables_of(first, middle, others.merge(statistics_of(middle, last)))
+            return left_tables + tables_of(middle, last, others.merge(statistics_of(first, middle)))
         tables, has_failed = _tables_without(
             others,
             sets.shared,
@@ -202,14 +202,14 @@ def _table_by_merging(
 
     with jax.enable_x64(True):
         tables = np.concatenate(tables_of(0, num_blocks, statistics_of(-1, 0)))
-    of_others = np.full((rows.num_rows, tables.shape[-1]), np.nan)
-    of_others[order] = tables[fold, position]
-    return of_others
+    table_of_others = np.full((rows.num_rows, tables.shape[-1]), np.nan)
+    table_of_others[order] = tables[fold, position]
+    return table_of_others
 
 
 @functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
 def _tables_without(
-    others: SufficientStatistics,
+    never_out: SufficientStatistics,
     shared: Any,
     folds: Any,
     *,
@@ -221,21 +221,21 @@ def _tables_without(
     """The table of log-joints of the rows of each fold by the fit of all others, and where a check of it failed.
 
     Args:
-        others: statistics of the rows of no fold.
+        never_out: statistics of the rows of no fold.
         shared, folds: see `SetsOfRows`.
     """
     prior = model.conjugate(with_moments(schema, shared[0]))
-    of_folds = jax.vmap(lambda fold: SetsOfRows.statistics_of(model, schema, shared, fold)[1])(folds)
-    others = jax.tree.map(lambda leaf, of_fold: jnp.asarray(leaf, of_fold.dtype), others, of_folds)
+    fold_statistics = jax.vmap(lambda fold: SetsOfRows.statistics_of(model, schema, shared, fold)[1])(folds)
+    never_out = jax.tree.map(lambda leaf, fold_leaf: jnp.asarray(leaf, fold_leaf.dtype), never_out, fold_statistics)
 
     def merging(total: SufficientStatistics, part: SufficientStatistics) -> tuple[Any, SufficientStatistics]:
         return total.merge(part), total
 
-    _, before = jax.lax.scan(merging, others, of_folds)
-    _, after = jax.lax.scan(merging, jax.tree.map(jnp.zeros_like, others), of_folds, reverse=True)
+    _, before = jax.lax.scan(merging, never_out, fold_statistics)
+    _, after = jax.lax.scan(merging, jax.tree.map(jnp.zeros_like, never_out), fold_statistics, reverse=True)
 
-    def of_fold(fold: Any, *parts: SufficientStatistics) -> Float[Array, "m K"]:
-        rest = method.closed_form(prior, merged(parts))
-        return rest.log_joint(shared[1].take(fold[0]), at)
+    def table_of_fold(fold: Any, *parts: SufficientStatistics) -> Float[Array, "m K"]:
+        posterior = method.closed_form(prior, merged(parts))
+        return posterior.log_joint(shared[1].take(fold[0]), at)
 
-    return jax.vmap(with_failed_checks(of_fold))(folds, before, after)
+    return jax.vmap(with_failed_checks(table_of_fold))(folds, before, after)

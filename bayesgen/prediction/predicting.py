@@ -126,7 +126,7 @@ def in_chunks(
     """The predictions of successive chunks of rows, of which a row needs so many numbers besides its cells."""
     chunks = table.chunks(numbers_per_row)
     try:
-        return [ask(table.rows(places)) for places in chunks]
+        return [ask(table.rows(chunk)) for chunk in chunks]
     except DataError:
         if len(chunks) > 1:
             fit.rows_of(table)  # names the row, and counts, in the whole table
