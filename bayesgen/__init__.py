@@ -35,6 +35,7 @@ _ROOMS = {
     "prediction": "predict",
     "averaging": "average AverageFit AverageModel",
     "saving": "load",
+    "statistics": "LinearNormal",
     "concepts": "HypothesisSpace number_game rectangles ConceptLearner ConceptFit ConceptPrediction",
     "evaluation": (
         "calibrate Calibration compare Comparison prequential Prequential leave_one_out LeaveOneOut study Study "
@@ -42,13 +43,13 @@ _ROOMS = {
     ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-_GROWING_ROOMS = ("families", "models", "distributions", "fitting", "prediction")
+# The first is a wing, which no other room imports: it registers the families and distributions of its kinds of columns.
+_GROWING_ROOMS = ("sequences", "families", "models", "fitting", "prediction")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.averaging import *  # noqa: F403
     from bayesgen.concepts import *  # noqa: F403
     from bayesgen.data import *  # noqa: F403
-    from bayesgen.distributions import *  # noqa: F403
     from bayesgen.errors import *  # noqa: F403
     from bayesgen.evaluation import *  # noqa: F403
     from bayesgen.families import *  # noqa: F403
@@ -57,6 +58,8 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.models import *  # noqa: F403
     from bayesgen.prediction import *  # noqa: F403
     from bayesgen.saving import load as load
+    from bayesgen.sequences import *  # noqa: F403
+    from bayesgen.statistics import LinearNormal as LinearNormal
 
 
 def _room(name: str) -> Any:

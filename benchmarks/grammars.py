@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.distributions.grammar_likelihood import log_probs_of
-from bayesgen.distributions.grammar_rules import normal_form
-from bayesgen.distributions.inside import log_inside
-from bayesgen.distributions.semirings import LOG
+from bayesgen.sequences.grammar_likelihood import log_probs_of
+from bayesgen.sequences.grammar_rules import normal_form
+from bayesgen.sequences.inside import log_inside
+from bayesgen.sequences.semirings import LOG
 
 from .measure import REPEATS, Faster, Missing, duel
 

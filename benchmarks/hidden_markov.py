@@ -18,8 +18,8 @@ from numpyro.distributions.transforms import OrderedTransform
 from numpyro.infer import MCMC, NUTS
 
 import bayesgen as bg
-from bayesgen.distributions import hidden_chains
-from bayesgen.distributions.hidden_chains import forward_backward, forward_backward_in_logs
+from bayesgen.sequences import hidden_chains
+from bayesgen.sequences.hidden_chains import forward_backward, forward_backward_in_logs
 
 from .measure import REPEATS, Faster, Higher, Row, compilations, duel, rounds, seconds
 

@@ -21,7 +21,6 @@ ROOMS = [
     "runtime",
     "data",
     "statistics",
-    "distributions",
     "families",
     "program",
     "recognition",
@@ -36,6 +35,7 @@ ROOMS = [
     "averaging",
     "concepts",
     "evaluation",
+    "sequences",
     "cli",
 ]
 GROUND = {

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from bayesgen.data import SEQUENCE, ColumnKinds, Schema, StatedKind, uniform_kind
-from bayesgen.distributions import CountsAndRows
 from bayesgen.errors import FitError
-from bayesgen.families import DirichletHistogram, DirichletMarkov, Family
+from bayesgen.families import DirichletHistogram, Family
 from bayesgen.fitting import Fit, moments_of
 from bayesgen.program import ConcreteModel
 from bayesgen.runtime import EQUAL
@@ -61,7 +60,8 @@ def fingerprints(fit: Fit, statistics: SufficientStatistics) -> dict[str, Finger
         columns = [position[name] for name in block.columns]
         summary, family = statistics.summaries[block.name], block.family
         if family.kind.has_steps:
-            found |= _of_sequences(summary, family, block.columns)
+            counts = family.counts_by_context(summary, block.columns)
+            found |= {name: Fingerprint.of(table) for name, table in counts.items()}
             continue
         for name, of_block in _of_columns(summary.by_column(), family, len(columns)).items():
             shape = (len(of_block.values), len(position), *of_block.values.shape[2:])
@@ -130,21 +130,6 @@ def _of_columns(summary: Any, family: Family | None, num_columns: int) -> dict[s
         reach = np.abs(total) + weight.reshape(*weight.shape, *[1] * (total.ndim - weight.ndim))
         found[name] = Fingerprint.of(total, reach)
     return found
-
-
-def _of_sequences(summary: Any, family: Family, columns: Sequence[str]) -> dict[str, Fingerprint]:
-    """The fingerprints of chains of an order and all lower ones: counts of transitions, the start included."""
-    if not isinstance(family, DirichletMarkov):
-        return {}
-    whole = summary.counts if isinstance(summary, CountsAndRows) else summary
-    counts, contexts = np.asarray(whole.totals[0]), family.contexts
-    of_columns = ", ".join(map(repr, columns))
-    return {
-        f"symbols by class and by the {order} before them, of {of_columns}": Fingerprint.of(
-            contexts.counts_of_order(counts, order)
-        )
-        for order in range(contexts.order + 1)
-    }
 
 
 def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fingerprint]:

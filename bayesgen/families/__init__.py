@@ -2,23 +2,37 @@
 
 from .base import Family
 from .base import IncompleteFamily as IncompleteFamily
+from .base import Key as Key
 from .base import LatentVariableFamily as LatentVariableFamily
+from .base import ParameterTables as ParameterTables
+from .base import Traits as Traits
 from .base import default_family as default_family
 from .base import hyperparameter_site as hyperparameter_site
+from .base import shown as shown
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
 from .beta_bernoulli import BetaBernoulli
 from .counts import DirichletMultinomial, GammaPoisson
+from .dirichlet import DirichletFamily as DirichletFamily
+from .dirichlet import DirichletTables as DirichletTables
+from .dirichlet import check_unique as check_unique
+from .dirichlet import relative_frequencies as relative_frequencies
+from .dirichlet import shares as shares
 from .dirichlet_categorical import DirichletCategorical
-from .dirichlet_grammar import DirichletGrammar
-from .dirichlet_hidden_markov import DirichletHiddenMarkov
-from .dirichlet_histogram import DirichletHistogram
-from .dirichlet_markov import DirichletMarkov
+from .dirichlet_histogram import DirichletHistogram, PiecewiseUniform
 from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
+from .hyperparameters import ANONYMOUS as ANONYMOUS
 from .hyperparameters import Advice as Advice
+from .hyperparameters import Hyperparameter as Hyperparameter
 from .hyperparameters import Names, Scale
+from .hyperparameters import Stated as Stated
 from .hyperparameters import argument_names as argument_names
+from .hyperparameters import as_number as as_number
+from .hyperparameters import broadcast as broadcast
+from .hyperparameters import broadcasts_to as broadcasts_to
+from .hyperparameters import check_counted as check_counted
+from .hyperparameters import check_positive as check_positive
 from .hyperparameters import default_variances as default_variances
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
@@ -29,10 +43,7 @@ from .student_t import MultivariateStudentTDensity as MultivariateStudentTDensit
 __all__ = [
     "BetaBernoulli",
     "DirichletCategorical",
-    "DirichletGrammar",
-    "DirichletHiddenMarkov",
     "DirichletHistogram",
-    "DirichletMarkov",
     "DirichletMultinomial",
     "Family",
     "GammaPoisson",
@@ -41,5 +52,6 @@ __all__ = [
     "Names",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "PiecewiseUniform",
     "Scale",
 ]

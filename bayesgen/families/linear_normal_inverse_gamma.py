@@ -10,12 +10,13 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.util import cholesky_of_inverse
 
-from bayesgen.distributions import LINEAR_NORMAL, LinearNormal
 from bayesgen.errors import ModelError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
+    LINEAR_NORMAL,
     DensityGivenFeatures,
+    LinearNormal,
     Moments,
     any_known,
     filled,

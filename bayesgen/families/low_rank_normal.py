@@ -2,21 +2,25 @@
 
 import math
 from collections.abc import Mapping
-from typing import NoReturn, Self
+from typing import ClassVar, NoReturn, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+from numpyro.distributions import constraints
+from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
+from numpyro.distributions.util import promote_shapes, validate_sample
 
 from bayesgen.data import REAL
-from bayesgen.distributions import Chi
 from bayesgen.errors import ModelError, check_whole
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int, PRNGKeyArray, Real
 
 from .base import Key, LatentVariableFamily, ParameterTables, Traits
 from .covariances import JointNormalFamily, check_noise
@@ -45,6 +49,46 @@ from .hyperparameters import (
     default_common_variance,
 )
 from .special import InverseGamma, log_normal, shrinkage
+
+
+class Chi(dist.Distribution):
+    """A positive number whose square over scale^2 has a chi-squared distribution with df degrees of freedom.
+
+    p(x) = 2 x^(df - 1) exp(-x^2 / (2 scale^2)) / (2^(df / 2) gamma(df / 2) scale^df).
+
+    If a matrix of independent Normal(0, scale) entries has n columns and is made lower triangular, with a positive
+    diagonal, by an orthogonal matrix from the right, the entries below the diagonal stay normal, and the j-th on it has
+    n - j + 1 degrees of freedom (Bartlett 1933, On the theory of statistical regression).
+
+    Args:
+        df: degrees of freedom, > 0.
+        scale: > 0.
+    """
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive, "scale": constraints.positive}
+    support = constraints.positive
+
+    def __init__(
+        self,
+        df: Real[Array, "*#batch"] | float,
+        scale: Real[Array, "*#batch"] | float = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.df, self.scale = promote_shapes(df, scale)
+        batch_shape = jnp.broadcast_shapes(jnp.shape(df), jnp.shape(scale))
+        super().__init__(batch_shape=batch_shape, event_shape=(), validate_args=validate_args)
+
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
+        assert key is not None
+        shape = (*sample_shape, *self.batch_shape)
+        return self.scale * jnp.sqrt(2 * jax.random.gamma(key, 0.5 * jnp.asarray(self.df), shape))
+
+    @validate_sample
+    def log_prob(self, value: Real[Array, "..."]) -> Float[Array, "..."]:
+        standard, half = value / self.scale, 0.5 * self.df
+        constant = (half - 1) * jnp.log(2.0) + gammaln(half) + jnp.log(self.scale)
+        return (self.df - 1) * jnp.log(standard) - 0.5 * standard**2 - constant
 
 
 @record

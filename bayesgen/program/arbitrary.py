@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
-from bayesgen.distributions import SequenceDistribution, innermost
 from bayesgen.runtime import Traced
+from bayesgen.statistics import SequenceDistribution, innermost
 from bayesgen.typing import Array, Float, Shaped
 
 from .messages import Message, Trace, base_support, is_drawn, samples

@@ -10,10 +10,9 @@ import numpy as np
 import scipy.linalg
 
 from bayesgen.data import Rows
-from bayesgen.distributions import LINEAR_NORMAL
 from bayesgen.records import record, static
 from bayesgen.runtime import CACHE_ROWS, LEAST_ROWS, chunks, in_threads
-from bayesgen.statistics import Moments, SufficientStatistics, Summary
+from bayesgen.statistics import LINEAR_NORMAL, Moments, SufficientStatistics, Summary
 from bayesgen.typing import Array, Float, Int
 
 from .density import LogLikelihood, StatisticsTerm

@@ -11,8 +11,8 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.primitives import CondIndepStackFrame, Messenger
 
-from bayesgen.distributions import log_prob_of_values
 from bayesgen.errors import ModelError
+from bayesgen.statistics import log_prob_of_values
 from bayesgen.typing import Array, Float
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows
-from bayesgen.distributions import SequenceDistribution, innermost, log_prob_of_cells
 from bayesgen.errors import DataError
+from bayesgen.statistics import SequenceDistribution, innermost, log_prob_of_cells
 from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .messages import Message

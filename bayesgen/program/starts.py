@@ -7,8 +7,8 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 
-from bayesgen.distributions import innermost
 from bayesgen.runtime import OwnedJit, as_key, generator
+from bayesgen.statistics import innermost
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed
 
 from .arbitrary import arbitrary_numbers, center_and_scale, run

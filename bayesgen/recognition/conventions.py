@@ -9,9 +9,9 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.primitives import CondIndepStackFrame
 
-from bayesgen.distributions import innermost
 from bayesgen.errors import ModelError
 from bayesgen.program import Message, Trace, arguments_of, base_support, in_plate, is_factor, samples
+from bayesgen.statistics import innermost
 
 OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data

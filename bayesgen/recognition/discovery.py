@@ -10,7 +10,6 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
 
 from bayesgen.describe import quote_some
-from bayesgen.distributions import SequenceDistribution, innermost, whole_axes
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.program import (
     Message,
@@ -29,6 +28,7 @@ from bayesgen.program import (
     samples,
 )
 from bayesgen.runtime import Traced
+from bayesgen.statistics import SequenceDistribution, innermost, whole_axes
 
 from .conventions import check_label, check_local, check_signature, check_sites, is_of_classes, value_range
 

@@ -29,8 +29,8 @@ from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
 
 ROOMS = (
-    "data statistics distributions families program recognition generative predictives models posteriors fitting "
-    "prediction averaging concepts"
+    "data statistics families program recognition generative predictives models posteriors fitting "
+    "prediction averaging sequences concepts"
 )
 TRANSFORMERS = "preprocessing impute compose pipeline decomposition kernel_approximation"
 MODULES = (

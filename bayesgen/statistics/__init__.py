@@ -43,8 +43,21 @@ from .conditioning import (
     observed_distances,
 )
 from .discrete import CategoricalLikelihood, sum_log_rising_of_cells
+from .events import (
+    Length,
+    SequenceDistribution,
+    check_symbols,
+    innermost,
+    is_inside,
+    is_missing,
+    log_prob_of_cells,
+    log_prob_of_values,
+    sequences,
+    whole_axes,
+)
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
+from .linear_normal import LINEAR_NORMAL, LinearNormal
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood, WhitenedNormalLikelihood, expected_moments
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
@@ -56,6 +69,7 @@ from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",
+    "LINEAR_NORMAL",
     "LOG_2PI",
     "MULTINOMIAL",
     "POISSON",
@@ -71,7 +85,9 @@ __all__ = [
     "LastGivenRest",
     "LatentDensity",
     "LatentLikelihood",
+    "Length",
     "Likelihood",
+    "LinearNormal",
     "Moments",
     "MultivariateNormalLikelihood",
     "NormalLikelihood",
@@ -81,6 +97,7 @@ __all__ = [
     "RetainedRows",
     "RowDensity",
     "Sample",
+    "SequenceDistribution",
     "StatesLikelihood",
     "SufficientStatistics",
     "Summary",
@@ -94,6 +111,7 @@ __all__ = [
     "bulk_sizes",
     "check_magnitudes",
     "check_rows",
+    "check_symbols",
     "class_counts",
     "class_moments",
     "class_weights",
@@ -108,10 +126,15 @@ __all__ = [
     "first_rows",
     "flat_edges",
     "flatten_rows",
+    "innermost",
     "inverse_lower",
+    "is_inside",
+    "is_missing",
     "last_given_rest",
     "log_diagonal",
     "log_factorial",
+    "log_prob_of_cells",
+    "log_prob_of_values",
     "log_rising",
     "log_rising_of_few",
     "median_of_draws",
@@ -129,11 +152,13 @@ __all__ = [
     "row_sums",
     "safe_product",
     "scaled_squares",
+    "sequences",
     "split_rhats",
     "sufficient_statistics",
     "sum_log_rising",
     "sum_log_rising_of_cells",
     "summaries_of",
     "validation_of",
+    "whole_axes",
     "with_failed_checks",
 ]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import bayesgen as bg
+from tests.sequences.test_hidden_laws import HIDDEN
 
 from .cases import ALL, CASES, NEW, OPEN, take, with_holes
 from .response_cases import CASES as RESPONSES
 from .response_cases import rows_of
-from .test_hidden_laws import HIDDEN
 from .test_laws import every_case, every_searched
 
 PARTS = ([4], [0, 2], [6, 5, 3, 1])  # of the rows, each asked about by itself

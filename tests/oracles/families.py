@@ -11,7 +11,6 @@ from bayesgen.families import (
     BetaBernoulli,
     DirichletCategorical,
     DirichletHistogram,
-    DirichletMarkov,
     DirichletMultinomial,
     Family,
     GammaPoisson,
@@ -19,6 +18,7 @@ from bayesgen.families import (
     NormalInverseWishart,
     Scale,
 )
+from bayesgen.sequences import DirichletMarkov
 
 CLASSES, COLUMNS, VALUES, ROWS = 2, 3, 5, 23
 

@@ -11,9 +11,9 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.distributions import LinearNormal
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws
+from bayesgen.statistics import LinearNormal
 
 close = np.testing.assert_allclose
 

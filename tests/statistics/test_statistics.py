@@ -12,10 +12,11 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal, norm
 
-from bayesgen.distributions import HiddenMarkov, LinearNormal, MarkovChain, PiecewiseUniform, ProbabilisticGrammar
+from bayesgen.families import PiecewiseUniform
 from bayesgen.runtime import Traced
 from bayesgen.runtime.chunking import CACHE_ROWS
-from bayesgen.statistics import Likelihood, Moments, moments, read_conditional
+from bayesgen.sequences import HiddenMarkov, MarkovChain, ProbabilisticGrammar
+from bayesgen.statistics import Likelihood, LinearNormal, Moments, moments, read_conditional
 from bayesgen.statistics.arrays import log_linear, safe_product
 from bayesgen.statistics.base import _TABLE
 from bayesgen.statistics.discrete import CategoricalLikelihood
@@ -200,7 +201,7 @@ CASES = {
     "LowRankMultivariateNormal": low_rank(2),
 }
 every_case = pytest.mark.parametrize("name", CASES)
-OURS = ("numpyro.", "bayesgen.distributions.")  # not those of doctests
+OURS = ("numpyro.", "bayesgen.families.", "bayesgen.sequences.", "bayesgen.statistics.linear_")  # no doctests
 OWN = [kind for kind in _TABLE if kind.__module__.startswith(OURS)]
 
 

@@ -10,24 +10,30 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
-from bayesgen.distributions import (
-    Contexts,
-    CountsAndRows,
-    MarkovChain,
-    MarkovLikelihood,
-    UrnChain,
-    as_codes,
-    check_symbols,
-)
 from bayesgen.errors import ModelError, PredictionError, check_whole
+from bayesgen.families import (
+    ANONYMOUS,
+    DirichletFamily,
+    IncompleteFamily,
+    Names,
+    ParameterTables,
+    Scale,
+    Stated,
+    Traits,
+    check_counted,
+    check_unique,
+    default_family,
+    shares,
+    shown,
+)
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import CACHED_CELLS, chunks
-from bayesgen.statistics import Cells, RowDensity, Summary, Sums, namespace, sum_log_rising_of_cells
+from bayesgen.statistics import Cells, RowDensity, Summary, Sums, check_symbols, namespace, sum_log_rising_of_cells
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Category, Float, Int, Real, Values
 
-from .base import IncompleteFamily, ParameterTables, Traits, default_family, shown
-from .dirichlet import DirichletFamily, check_unique, shares
-from .hyperparameters import ANONYMOUS, Names, Scale, Stated, check_counted
+from .contexts import Contexts, as_codes
+from .markov_chain import MarkovChain, UrnChain
+from .markov_likelihood import CountsAndRows, MarkovLikelihood
 
 COLUMN = "data"
 
@@ -408,6 +414,15 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
 
     def row_predictive(self) -> RowDensity:
         return DirichletMarkovDensity(self.concentration, self.contexts)
+
+    def counts_by_context(self, summary: Any, columns: Sequence[str]) -> dict[str, Float[np.ndarray, "K ..."]]:
+        """Transitions of this order and of all lower ones, the start included."""
+        complete = summary.counts if isinstance(summary, CountsAndRows) else summary
+        counts, names = np.asarray(complete.totals[0]), ", ".join(map(repr, columns))
+        return {
+            f"symbols by class and by the {order} before them, of {names}": self.contexts.counts_of_order(counts, order)
+            for order in range(self.order + 1)
+        }
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, symbol), from order 2 on (class, start, symbol); transition: (class, context, symbol)."""

@@ -9,9 +9,8 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import bayesgen as bg
-
-from .cases import ROWS, Case, take
-from .test_laws import assert_same_fit, assert_same_values, close, with_prior
+from tests.models.cases import ROWS, Case, take
+from tests.models.test_laws import assert_same_fit, assert_same_values, close, with_prior
 
 
 def lists(cells):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayesgen.distributions import SequenceDistribution, is_inside, sequences
 from bayesgen.errors import ModelError
+from bayesgen.statistics import SequenceDistribution, is_inside, sequences
 
 
 class Silence(SequenceDistribution):

@@ -13,8 +13,8 @@ from numpyro.infer import Predictive
 from scipy import stats
 
 from bayesgen import GenerativeProgram, LinearNormal
-from bayesgen.distributions import LINEAR_NORMAL
 from bayesgen.errors import DataError
+from bayesgen.statistics import LINEAR_NORMAL
 
 ROWS, CLASSES, COLUMNS, FEATURES = 47, 2, 5, 3
 close = np.testing.assert_allclose

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 from numpyro import handlers
 from numpyro.infer import Predictive
+from program.programs import reference_density
 
 import bayesgen as bg
 from bayesgen.data import CodedSequences
 from bayesgen.errors import DataError
-from program.programs import reference_density
 
 close = np.testing.assert_allclose
 SYMBOLS = "abc"

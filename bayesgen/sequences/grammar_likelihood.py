@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import PADDING, Rows
-from bayesgen.statistics import LatentLikelihood, Parameters, RetainedRows, Sample
+from bayesgen.statistics import LatentLikelihood, Parameters, RetainedRows, Sample, is_inside, is_missing
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .grammar_rules import GrammarRules, NormalForm, normal_form
 from .inside import inside, log_inside
 from .semirings import BOOLEAN, LOG
-from .sequences import is_inside, is_missing
 
 CHART_CELLS = 1 << 24  # of tables of nodes and spans of strings that are parsed at once
 

@@ -7,8 +7,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.distributions import grammar as grammar_module
-from bayesgen.distributions.grammar_rules import normal_form
+from bayesgen.sequences import grammar as grammar_module
+from bayesgen.sequences.grammar_rules import normal_form
 
 close = np.testing.assert_allclose
 

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.distributions import Contexts, UrnChain
 from bayesgen.errors import ModelError
+from bayesgen.sequences import Contexts, UrnChain
 
 SHAPES = {"one symbol": (1, 1), "order 0": (0, 3), "order 1": (1, 3), "order 2": (2, 3), "order 3 of two": (3, 2)}
 LONG = ("order 0", "order 3 of two")  # which show what orders 1 and 2 show

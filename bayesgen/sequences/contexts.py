@@ -16,10 +16,8 @@ import scipy.sparse
 
 from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
-from bayesgen.statistics import namespace
+from bayesgen.statistics import is_inside, namespace
 from bayesgen.typing import Array, Bool, Float, Integer, PRNGKeyArray, Shaped
-
-from .sequences import is_inside
 
 Carried = TypeVar("Carried")
 MOST_ENTRIES = 1 << 25  # of a table of one class: 268 MB

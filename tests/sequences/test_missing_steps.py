@@ -9,9 +9,9 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
-from bayesgen.distributions import Contexts, CountsAndRows, MarkovLikelihood
-from bayesgen.distributions.markov_likelihood import MissingSteps
 from bayesgen.errors import DataError
+from bayesgen.sequences import Contexts, CountsAndRows, MarkovLikelihood
+from bayesgen.sequences.markov_likelihood import MissingSteps
 from bayesgen.statistics import Sums, read_conditional
 
 LENGTH, NUM_SYMBOLS, CLASSES = 5, 3, 3

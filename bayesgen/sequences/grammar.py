@@ -16,14 +16,13 @@ from numpyro.distributions.util import validate_sample
 from bayesgen.data import PADDING
 from bayesgen.errors import DataError, ModelError, check_whole, warn
 from bayesgen.runtime import ROUNDING, compiled
-from bayesgen.statistics import namespace, precise, register
+from bayesgen.statistics import SequenceDistribution, namespace, precise, register, sequences
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
 
 from .grammar_likelihood import GrammarLikelihood, log_probs_of
 from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form
 from .inside import ParseTree, Tables, inside, most_probable_parse, splits_of_missing
 from .semirings import LOG, safe_log
-from .sequences import SequenceDistribution, sequences
 
 MOST_NEWTON_STEPS = 200
 

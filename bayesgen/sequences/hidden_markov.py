@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import lax
 from numpyro.distributions import constraints
@@ -14,89 +13,24 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError
 from bayesgen.runtime import compiled
-from bayesgen.statistics import LOG_2PI, namespace, observed_distances, precise, read_conditional, register
+from bayesgen.statistics import (
+    Length,
+    SequenceDistribution,
+    innermost,
+    log_prob_of_cells,
+    namespace,
+    precise,
+    read_conditional,
+    register,
+    sequences,
+    whole_axes,
+)
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from .hidden_chains import log_density
 from .hidden_markov_likelihood import EMISSION, HiddenMarkovLikelihood, num_observed_steps, steps_of_symbols
 from .markov_chain import MarkovChain
 from .semirings import safe_log
-from .sequences import Length, SequenceDistribution, sequences
-
-JOINTLY_NORMAL = dist.MultivariateNormal | dist.LowRankMultivariateNormal
-
-
-SMALLEST = float(np.finfo(np.float32).tiny)  # of rates, in either precision
-
-
-def innermost(distribution: dist.Distribution) -> dist.Distribution:
-    """The distribution inside `to_event`, `expand` and `mask`."""
-    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
-        distribution = distribution.base_dist
-    return distribution
-
-
-def whole_axes(distribution: dist.Distribution) -> int:
-    """How many last axes of a value are an event without marginal densities of its parts.
-
-    0 for numbers, for jointly normal vectors, and for sequences of numbers, of which any time step may be missing.
-    """
-    leaf = innermost(distribution)
-    if isinstance(leaf, SequenceDistribution):
-        return leaf.whole_step_axes
-    return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
-
-
-def log_prob_of_cells(
-    distribution: dist.Distribution, value: Shaped[Array, "..."], observed: Bool[Array, "..."]
-) -> Float[Array, "..."]:
-    """Log density of the observed cells, elementwise over batch axes.
-
-    Args:
-        distribution: of the values.
-        value: with possible values in missing cells.
-        observed: mask of the observed cells, of the shape of the value.
-    """
-    if isinstance(distribution, dist.Independent):
-        of_cells = log_prob_of_cells(distribution.base_dist, value, observed)
-        return of_cells.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
-    if isinstance(distribution, dist.ExpandedDistribution):
-        return log_prob_of_cells(distribution.base_dist, value, observed)
-    if isinstance(distribution, dist.MaskedDistribution):
-        return jnp.where(distribution._mask, log_prob_of_cells(distribution.base_dist, value, observed), 0.0)
-    if isinstance(distribution, SequenceDistribution):
-        return distribution.log_prob_of_cells(value, observed)
-    if isinstance(distribution, JOINTLY_NORMAL):
-        return _marginal(distribution, value, observed)
-    events = tuple(range(-len(distribution.event_shape), 0))
-    return jnp.where(observed.all(events), log_prob_of_values(distribution, value), 0.0)
-
-
-def log_prob_of_values(distribution: dist.Distribution, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
-    """Log density, elementwise over batch axes; of a Poisson count of 0 at the rate 0 with a slope.
-
-    NumPyro's slope is NaN there.
-    """
-    log_probs = distribution.log_prob(value)
-    if not isinstance(innermost(distribution), dist.Poisson):
-        return log_probs
-    positive = jax.tree.map(lambda leaf: jnp.where(leaf == 0, SMALLEST, leaf) if _is_real(leaf) else leaf, distribution)
-    is_impossible = jnp.isneginf(lax.stop_gradient(log_probs))
-    return jnp.where(is_impossible, -jnp.inf, positive.log_prob(value))
-
-
-def _is_real(leaf: object) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-
-
-def _marginal(
-    distribution: dist.MultivariateNormal | dist.LowRankMultivariateNormal,
-    value: Float[Array, "..."],
-    observed: Bool[Array, "..."],
-) -> Float[Array, "..."]:
-    """Log density of the observed columns."""
-    squares, half_log_det = observed_distances(distribution.loc, distribution.scale_tril, value, observed)
-    return -0.5 * (squares + LOG_2PI * observed.sum(-1)) - half_log_det
 
 
 class StepsOfStates(constraints.Constraint):

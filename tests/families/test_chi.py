@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bayesgen.distributions import Chi
+from bayesgen.families.low_rank_normal import Chi
 
 
 @pytest.mark.parametrize("df", [1.0, 2.0, 5.0])

@@ -14,8 +14,8 @@ from numpyro import handlers
 from numpyro.infer import Predictive
 from scipy.special import logsumexp
 
-from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood, MarkovChain
 from bayesgen.errors import ModelError
+from bayesgen.sequences import HiddenMarkov, HiddenMarkovLikelihood, MarkovChain
 from bayesgen.statistics import read_conditional
 
 

@@ -14,11 +14,11 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.distributions import HiddenMarkovLikelihood
 from bayesgen.fitting import prepare
 from bayesgen.posteriors import Draws, Point
 from bayesgen.prediction import hidden_states
 from bayesgen.program import ratio_of_batches
+from bayesgen.sequences import HiddenMarkovLikelihood
 from bayesgen.statistics import CategoricalLikelihood
 
 NUM_STATES, NUM_SYMBOLS, NUM_CLASSES, NUM_STEPS = 3, 5, 2, 4

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 import bayesgen as bg
-from bayesgen.distributions.hidden_chains import (
+from bayesgen.sequences.hidden_chains import (
     expected_counts,
     forward,
     forward_backward,

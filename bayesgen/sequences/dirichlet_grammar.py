@@ -9,19 +9,15 @@ import numpyro.distributions as dist
 from scipy.special import xlogy
 
 from bayesgen.data import Schema, SequenceOf
-from bayesgen.distributions import GrammarLikelihood, GrammarRules, ProbabilisticGrammar
 from bayesgen.errors import ModelError
+from bayesgen.families import DirichletFamily, LatentVariableFamily, Scale, Stated, Traits, broadcast
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums, namespace
 from bayesgen.typing import Array, Category, Float, Int
 
-from .base import LatentVariableFamily, Traits
-from .dirichlet import DirichletFamily
-from .hyperparameters import (
-    Scale,
-    Stated,
-    broadcast,
-)
+from .grammar import ProbabilisticGrammar
+from .grammar_likelihood import GrammarLikelihood
+from .grammar_rules import GrammarRules
 
 
 @record

@@ -13,11 +13,11 @@ import scipy.special
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.distributions import GrammarLikelihood, GrammarRules
-from bayesgen.distributions.grammar import log_length_probabilities
-from bayesgen.distributions.grammar_rules import normal_form
-from bayesgen.distributions.inside import ParseTree, inside
-from bayesgen.distributions.semirings import BOOLEAN, MAX, Semiring
+from bayesgen.sequences import GrammarLikelihood, GrammarRules
+from bayesgen.sequences.grammar import log_length_probabilities
+from bayesgen.sequences.grammar_rules import normal_form
+from bayesgen.sequences.inside import ParseTree, inside
+from bayesgen.sequences.semirings import BOOLEAN, MAX, Semiring
 from bayesgen.statistics.latent import filled_up
 
 close = np.testing.assert_allclose

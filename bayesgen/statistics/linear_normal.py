@@ -16,21 +16,13 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.records import record, static
 from bayesgen.runtime import compiled
-from bayesgen.statistics import (
-    LOG_2PI,
-    DensityGivenFeatures,
-    Likelihood,
-    Moments,
-    Parameters,
-    Sample,
-    class_moments,
-    filled,
-    flatten_rows,
-    namespace,
-    precise,
-    register,
-)
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
+
+from .arrays import LOG_2PI, filled, flatten_rows, namespace, precise
+from .base import DensityGivenFeatures, Likelihood, Parameters, register
+from .moments import class_moments
+from .passes import Sample
+from .summaries import Moments
 
 BLOCK_COLUMNS = 32  # with the same features, whose cross products are computed together
 

@@ -10,14 +10,15 @@ import numpy as np
 import numpyro.distributions as dist
 from sklearn.cluster import KMeans
 
-from bayesgen.distributions import hidden_chains, num_observed_steps, steps_of_symbols
 from bayesgen.errors import FitError, ModelError
+from bayesgen.families import Stated, as_number, broadcasts_to
 from bayesgen.records import record
 from bayesgen.runtime import LATENT_CELLS, chunks, pad, padded_size, placed
 from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .hyperparameters import Stated, as_number, broadcasts_to
+from . import hidden_chains
+from .hidden_markov_likelihood import num_observed_steps, steps_of_symbols
 
 
 @record

@@ -15,13 +15,12 @@ from numpyro.distributions.util import validate_sample
 
 from bayesgen.errors import ModelError, is_whole
 from bayesgen.runtime import compiled
-from bayesgen.statistics import precise, register
+from bayesgen.statistics import Length, SequenceDistribution, precise, register, sequences
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
 from .contexts import Contexts, as_codes, follows_the_end, sample_steps
 from .markov_likelihood import MarkovLikelihood, MissingSteps
 from .semirings import safe_log
-from .sequences import Length, SequenceDistribution, sequences
 
 
 def flat_tables(initial: Any, transition: Any, order: int | None, end: int | None) -> tuple[Array | None, Array]:

@@ -14,7 +14,7 @@ import bayesgen as bg
 from bayesgen.data import CodedSequences
 from bayesgen.errors import BayesgenError, DataError, FitError, ModelError, PredictionError
 from bayesgen.families import Scale
-from bayesgen.families import dirichlet_markov as densities
+from bayesgen.sequences import dirichlet_markov as densities
 
 close = np.testing.assert_allclose
 WORDS = ["anna", "bob", "", "nana", "b"]

@@ -11,15 +11,32 @@ import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import CATEGORICAL, KINDS_OF_STEPS, Kind, Schema, SequenceOf
-from bayesgen.distributions import HiddenMarkov, HiddenMarkovLikelihood
 from bayesgen.errors import ModelError, check_whole
+from bayesgen.families import (
+    ANONYMOUS,
+    Advice,
+    DirichletTables,
+    Family,
+    Hyperparameter,
+    IncompleteFamily,
+    Key,
+    LatentVariableFamily,
+    Names,
+    NormalInverseGamma,
+    ParameterTables,
+    Scale,
+    Stated,
+    Traits,
+    as_number,
+    broadcast,
+    check_positive,
+    relative_frequencies,
+)
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
 from bayesgen.typing import Array, Category, Int
 
-from .base import Family, IncompleteFamily, Key, LatentVariableFamily, ParameterTables, Traits
-from .dirichlet import DirichletTables, relative_frequencies
 from .hidden_counts import (
     HiddenCounts,
     check_shape,
@@ -28,18 +45,8 @@ from .hidden_counts import (
     has_partial_steps,
     stacked,
 )
-from .hyperparameters import (
-    ANONYMOUS,
-    Advice,
-    Hyperparameter,
-    Names,
-    Scale,
-    Stated,
-    as_number,
-    broadcast,
-    check_positive,
-)
-from .normal_inverse_gamma import NormalInverseGamma
+from .hidden_markov import HiddenMarkov
+from .hidden_markov_likelihood import HiddenMarkovLikelihood
 
 
 def check_emissions(emissions: object) -> None:

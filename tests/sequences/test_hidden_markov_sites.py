@@ -11,7 +11,7 @@ import scipy.stats
 from scipy.special import expit, logsumexp
 
 import bayesgen as bg
-from bayesgen.distributions import HiddenMarkovLikelihood
+from bayesgen.sequences import HiddenMarkovLikelihood
 from bayesgen.statistics import RetainedRows
 
 MOVES = np.array([[0.8, 0.2], [0.3, 0.7]])

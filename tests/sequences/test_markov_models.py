@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 
 import bayesgen as bg
-from bayesgen.distributions import Contexts
+from bayesgen.sequences import Contexts
 
 close = np.testing.assert_allclose
 TRANSITION = {

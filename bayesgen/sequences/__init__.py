@@ -1,0 +1,27 @@
+"""Markov chains, hidden Markov models and grammars: their distributions, likelihoods, and families with their E-steps.
+
+A wing: built from what the rooms below export, by which chains, states and trees are what any other distribution is.
+"""
+
+from .contexts import Contexts as Contexts
+from .dirichlet_grammar import DirichletGrammar
+from .dirichlet_hidden_markov import DirichletHiddenMarkov
+from .dirichlet_markov import DirichletMarkov
+from .grammar import ProbabilisticGrammar
+from .grammar_likelihood import GrammarLikelihood as GrammarLikelihood
+from .grammar_rules import GrammarRules as GrammarRules
+from .hidden_markov import HiddenMarkov
+from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLikelihood
+from .markov_chain import MarkovChain
+from .markov_chain import UrnChain as UrnChain
+from .markov_likelihood import CountsAndRows as CountsAndRows
+from .markov_likelihood import MarkovLikelihood as MarkovLikelihood
+
+__all__ = [
+    "DirichletGrammar",
+    "DirichletHiddenMarkov",
+    "DirichletMarkov",
+    "HiddenMarkov",
+    "MarkovChain",
+    "ProbabilisticGrammar",
+]
