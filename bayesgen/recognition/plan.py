@@ -8,25 +8,21 @@ latents, its own label, attributes and covariates. That is probed too, and a pro
 """
 
 import dataclasses
-import enum
 import operator
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayesgen.errors import ModelError
 from bayesgen.program import Plan, Program
-from bayesgen.runtime import Traced, inner_jaxprs, needed_equations
 from bayesgen.typing import Int, Shaped
 
-from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces, shaped
+from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
 MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
-LARGE = (2**20, 2**22)  # the same, for programs that depend on positions
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
 
@@ -64,41 +60,19 @@ class Recognition:
             if traces.program.structure.deterministics
             else (),
         )
-        self._checked, self._looked_further = {self._probe.rows.size}, False
+        self._checked = {self._probe.rows.size}
 
     def check_row_count(self, size: int) -> None:
-        """Refuse a program whose distributions depend on positions of rows, or change with their number, `size`.
-
-        A program whose trace changes with the size is evaluated at that size, one that depends on positions once with
-        very many rows.
-        """
+        """Refuse a program whose distributions change with the number of rows, looked at up to that of the probe."""
+        size = min(size, self._probe.rows.size)
         if size in self._checked:
             return
-        trace, rows = self._traces.at(size, self.plan.rowwise), self._probe.rows
-        read, known = trace.function.only(self._read), rows.function.only(self._read)
-        if not equal_up_to_size(read, known, (size, rows.size)):
-            self._check(trace if size <= self._traces.size_within(*LARGE) else self._large())
-        if size > rows.size and not self._looked_further:
-            if depends_on_position(known, rows.size):
-                self._check(self._large())
-            self._looked_further = True
-        self._checked.add(size)
-
-    def _large(self) -> ProgramTrace:
-        return self._traces.at(self._traces.size_within(*LARGE), self.plan.rowwise)
-
-    def _read(self, findings: Findings) -> Any:
-        """The findings that enter densities, as the plan has them."""
-        learned = {name: findings.learned[name] for name, _ in self.plan.compressed}
-        return findings.log_prior, findings.label, learned, findings.log_probs
-
-    def _check(self, rows: ProgramTrace) -> None:
-        """Refuse a program whose distributions change with this number of rows, against its plan."""
-        probe = dataclasses.replace(self._probe, rows=rows)
+        probe = dataclasses.replace(self._probe, rows=self._traces.at(size, self.plan.rowwise))
         differing = probe.differing([name for name, _ in self.plan.compressed])
         if differing:
             raise ModelError(_not_exchangeable(min(differing), self._traces.program))
         probe.check_exchangeable(self.plan.rowwise)
+        self._checked.add(size)
 
 
 # --- what flows into a site ---------------------------------------------------------------------------------------
@@ -276,134 +250,3 @@ def _close_in_tails(first: Shaped[np.ndarray, "..."], second: Shaped[np.ndarray,
     known = np.isfinite(first) & np.isfinite(second)
     largest = np.abs(first[known]).max(initial=0.0)
     return np.allclose(first[known], second[known], rtol=IN_TAILS, atol=IN_TAILS * largest)
-
-
-# --- whether a program does the same with other numbers of rows, by its traces -----------------------------------
-
-# operations whose result for a row may depend on its position
-_POSITIONAL = {"iota", "sort", "rev", "concatenate", "pad", "slice", "argmax", "argmin", "scan", "while"}
-_POSITIONAL_PREFIXES = ("cum", "scatter", "dynamic_", "reduce_window")
-_PLAIN = (str, bytes, bool, type(None), np.dtype, enum.Enum)
-
-Sizes = tuple[int, int]  # numbers of rows of two traces
-
-
-def equal_up_to_size(first: Traced, second: Traced, sizes: Sizes) -> bool:
-    """Whether two traces are equal up to the numbers of rows that they were traced at.
-
-    Operations, operands and numbers must be equal; shapes may differ by the numbers of rows. Constants with a row axis
-    must be equal in all rows. Equal traces may still treat rows by their position (`jnp.arange(n) > 150`).
-    """
-    constants, others = _constants(first), _constants(second)
-    return (
-        len(constants) == len(others)
-        and _same_operations(_Operations.of(first, constants), _Operations.of(second, others), sizes)
-        and all(map(lambda one, other: _same_numbers(one, other, sizes), constants.values(), others.values()))
-    )
-
-
-def depends_on_position(traced: Traced, size: int) -> bool:
-    """Whether results come from operations that depend on positions in arrays of `size` rows."""
-    return any(_depends_on_position(equation, size) for equation in traced.equations)
-
-
-def _depends_on_position(equation: JaxprEqn, size: int) -> bool:
-    name, variables = equation.primitive.name, (*equation.invars, *equation.outvars)
-    of_rows = any(size in getattr(var.aval, "shape", ()) for var in variables if not isinstance(var, Literal))
-    if of_rows and (name in _POSITIONAL or name.startswith(_POSITIONAL_PREFIXES)):
-        return True
-    return any(
-        _depends_on_position(part, size)
-        for inner in inner_jaxprs(equation)
-        for part in needed_equations(inner, inner.outvars)
-    )
-
-
-def _constants(traced: Traced) -> dict[Var, Any]:
-    """The constants that the results need."""
-    used = {id(var) for equation in traced.equations for var in equation.invars} | set(map(id, traced.variables))
-    pairs = zip(traced.jaxpr.jaxpr.constvars, traced.jaxpr.consts, strict=True)
-    return {var: value for var, value in pairs if id(var) in used}
-
-
-class _Operations(NamedTuple):
-    """Inputs, equations and results of a jaxpr."""
-
-    inputs: Sequence[Var]
-    equations: Sequence[JaxprEqn]
-    results: Sequence[Var | Literal]
-
-    @classmethod
-    def of(cls, traced: Traced, constants: Iterable[Var]) -> "_Operations":
-        return cls([*constants, *traced.jaxpr.jaxpr.invars], traced.equations, traced.variables)
-
-
-def _same(first: Any, second: Any, sizes: Sizes) -> bool:
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, ClosedJaxpr):  # in later versions of JAX the one type of jaxprs, its own `jaxpr`
-        if len(first.consts) != len(second.consts) or not _same_jaxprs(first.jaxpr, second.jaxpr, sizes):
-            return False
-        return all(_same_numbers(*pair, sizes) for pair in zip(first.consts, second.consts, strict=True))
-    if isinstance(first, Jaxpr):
-        return _same_jaxprs(first, second, sizes)
-    if isinstance(first, tuple | list):
-        return len(first) == len(second) and all(_same(*pair, sizes) for pair in zip(first, second, strict=True))
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(_same(value, second[name], sizes) for name, value in first.items())
-    if isinstance(first, int) and not isinstance(first, bool):
-        return first == second or (first, second) == sizes
-    if isinstance(first, float | complex | np.ndarray | np.generic | jax.Array):
-        return _same_numbers(first, second, sizes)
-    return not isinstance(first, _PLAIN) or first == second  # others (rules for derivatives) belong to the operation
-
-
-def _same_jaxprs(first: Jaxpr, second: Jaxpr, sizes: Sizes) -> bool:
-    one, other = (_Operations([*j.constvars, *j.invars], j.eqns, j.outvars) for j in (first, second))
-    return _same_operations(one, other, sizes)
-
-
-def _same_operations(first: _Operations, second: _Operations, sizes: Sizes) -> bool:
-    variables: tuple[dict[Var, int], dict[Var, int]] = ({}, {})
-
-    def same_operand(operand: Var | Literal, other: Var | Literal) -> bool:
-        if isinstance(operand, Literal) or isinstance(other, Literal):
-            if not (isinstance(operand, Literal) and isinstance(other, Literal)):
-                return False
-            return _same_numbers(operand.val, other.val, sizes)
-        numbers = [known.setdefault(var, len(known)) for known, var in zip(variables, (operand, other), strict=True)]
-        return numbers[0] == numbers[1] and _same(tuple(shaped(operand).shape), tuple(shaped(other).shape), sizes)
-
-    def same_operands(operands: Sequence[Var | Literal], others: Sequence[Var | Literal]) -> bool:
-        return len(operands) == len(others) and all(map(same_operand, operands, others))
-
-    return (
-        len(first.equations) == len(second.equations)
-        and same_operands(first.inputs, second.inputs)
-        and all(
-            equation.primitive is other.primitive
-            and same_operands(equation.invars, other.invars)
-            and same_operands(equation.outvars, other.outvars)
-            and _same(dict(equation.params), dict(other.params), sizes)
-            for equation, other in zip(first.equations, second.equations, strict=True)
-        )
-        and same_operands(first.results, second.results)
-    )
-
-
-def _same_numbers(first: Any, second: Any, sizes: Sizes) -> bool:
-    first, second = (jax.random.key_data(array) if _is_key(array) else array for array in (first, second))
-    first, second = np.asarray(first), np.asarray(second)
-    if not _same(first.shape, second.shape, sizes) or first.dtype != second.dtype:
-        return False
-    row_axes = [axis for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair == sizes]
-    for axis in row_axes:
-        first_row, second_row = (np.take(array, [0], axis) for array in (first, second))
-        if not ((first == first_row).all() and (second == second_row).all()):
-            return False
-        first, second = first_row, second_row
-    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
-
-
-def _is_key(array: Any) -> bool:
-    return isinstance(array, jax.Array) and jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)

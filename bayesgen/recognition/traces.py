@@ -18,7 +18,7 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
 from bayesgen.program import Arrays, Evaluation, Message, Program, Site, arbitrary_numbers, base_support, evaluate
-from bayesgen.runtime import CACHE_ROWS, Traced
+from bayesgen.runtime import Traced
 from bayesgen.statistics import Conditional, Likelihood
 from bayesgen.typing import Array, Float, Int, Shaped
 
@@ -26,8 +26,6 @@ from bayesgen.typing import Array, Float, Int, Shaped
 SEEDS_AND_SPREADS = ((1, 1.0), (2, 1.0), (3, 4.0), (3, -4.0))
 LEAST = 101  # rows of a trace
 RANGES = np.array([[0, 0, 1, 0, 2], [2, 1, 2, 0, 2]])  # of the cells of arbitrary covariates, row by row
-# What runs a few times: optimising what it compiles to would take longer than running it.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # inputs, or prefixes of names
 LATENTS, CODES, ATTRIBUTE, LOCAL, COVARIATE = "latents", "codes", "attribute ", "local ", "covariate "
 
@@ -176,7 +174,7 @@ class Traces:
     def of_rows(self, trace: ProgramTrace, codes: Int[np.ndarray, " n"], choose: Callable[[Findings], Any]) -> Any:
         """What is chosen of the findings at rows with these labels, stacked along a first axis of draws."""
         covariates = arbitrary_covariates(self.program, trace.size)
-        evaluate = _quickest(trace.function.only(choose), trace.size)
+        evaluate = trace.function.only(choose)
         return self._stacked(
             evaluate(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
         )
@@ -198,7 +196,7 @@ class Traces:
 
         latents, rows = self._shapes(size)
         covariates = arbitrary_covariates(self.program, size)
-        evaluate = _quickest(Traced.of(jax.vmap(of_row, (None, 0, 0)), latents, rows, covariates), size)
+        evaluate = Traced.of(jax.vmap(of_row, (None, 0, 0)), latents, rows, covariates)
         return self._stacked(evaluate(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
 
     def _stacked(self, results: Iterable[Any]) -> Any:
@@ -245,11 +243,6 @@ def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> 
 def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
     """The shape and dtype of a variable of a jaxpr; those of programs are arrays."""
     return cast(jax.core.ShapedArray, variable.aval)
-
-
-def _quickest(function: Traced, size: int) -> Callable[..., Any]:
-    """The function; compiled where there are very many rows."""
-    return function if size < 2 * CACHE_ROWS else jax.jit(function.traceably, compiler_options=QUICKLY)
 
 
 def _why_unsummarized(conditional: Conditional | None, message: Message) -> str | None:
