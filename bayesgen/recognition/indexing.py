@@ -7,6 +7,7 @@ of a program, and those that depend on covariates alone are evaluated for each r
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
@@ -95,7 +96,7 @@ class CovariateIndexes:
 
     def _read(self, covariates: Arrays) -> "_Reader":
         """The indexes of the program at its classes, with covariates of one row a class."""
-        function = self._traces.classes.function.only(lambda findings: findings.distributions)
+        function = self._traces.classes.function.only(operator.attrgetter("distributions"))
         jaxpr, names = function.jaxpr.jaxpr, sorted(covariates)  # the order of JAX's leaves
         codes = _Term(np.arange(self._traces.classes.size))
         known = [_Term(covariates[name], covariates=frozenset({name}), ranging=frozenset({name})) for name in names]

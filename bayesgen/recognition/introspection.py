@@ -1,4 +1,4 @@
-"""All that is known of a program, found by running it once at each of a few numbers of rows."""
+"""`Introspection`: the structure, plan, supports, indexes and class axes of a program, each found when asked for."""
 
 import functools
 import operator
@@ -21,13 +21,13 @@ from .discovery import discover
 from .indexing import CovariateIndexes
 from .plan import Recognition
 from .separable import FEW_LATENTS, separable
-from .traces import CODES, LATENTS, LOCAL, Findings, ProgramTrace, Traces, arbitrary_covariates
+from .traces import CODES, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces, arbitrary_covariates
 
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
 
 class Introspection:
-    """What is known of a program: its sites, found at once, and all else when it is asked for.
+    """What tracing a program shows: its sites, found at once, and all else when it is asked for.
 
     Attributes:
         structure: its sites.
@@ -35,9 +35,9 @@ class Introspection:
 
     def __init__(self, program: Program) -> None:
         with jax.enable_x64(True):
-            self._discovery = found = discover(program)
-        self.structure: Structure = found.structure
-        self._traces = Traces(program.replace(structure=found.structure), found.values, found.num_rows)
+            self._discovery = discovery = discover(program)
+        self.structure: Structure = discovery.structure
+        self._traces = Traces(program.replace(structure=self.structure), discovery.values, discovery.num_rows)
 
     @functools.cached_property
     def _recognition(self) -> Recognition:
@@ -125,13 +125,10 @@ class Introspection:
     @functools.cached_property
     def _fixed_supports(self) -> dict[str, Constraint]:
         """Attribute -> its support, where it is the same for every row; bounds have one row."""
-        traces, names = self._traces, [name for name, inputs in self.inputs_of_supports.items() if not inputs]
+        names = [name for name, inputs in self.inputs_of_supports.items() if not inputs]
         with jax.enable_x64(True):
-            function = traces.classes.function.only(lambda findings: {name: findings.supports[name] for name in names})
-            size, latents = traces.classes.size, traces.draw(arbitrary_numbers(0)).latents
-            covariates = arbitrary_covariates(traces.program, size)
-            supports = function(latents, traces.zeros(size), np.zeros(size, int), covariates)
-        return jax.tree.map(lambda bound: bound[:1], supports)
+            supports = self._traces.outputs_at_classes(lambda outputs: {name: outputs.supports[name] for name in names})
+        return jax.tree.map(lambda bound: bound[0, :1], supports)
 
     # --- what does not depend on latents, in rows of data ---------------------------------------------------------
 
@@ -140,13 +137,13 @@ class Introspection:
         names = tuple(name for name, inputs in self.inputs_of_supports.items() if inputs)
         if not names:
             return self._fixed_supports
-        supports = self._at_rows(lambda findings: {name: findings.supports[name] for name in names}, rows, codes)
+        supports = self._at_rows(lambda outputs: {name: outputs.supports[name] for name in names}, rows, codes)
         return self._fixed_supports | supports
 
     def row_parameters(self, rows: Rows) -> dict[str, dict[str, np.ndarray]]:
         """Site -> its row parameters (see `statistics.register`), for the compressed sites that have any."""
         names = self.plan.row_parameters
-        return self._at_rows(lambda findings: {name: findings.row_parameters[name] for name in names}, rows, rows.codes)
+        return self._at_rows(lambda outputs: {name: outputs.row_parameters[name] for name in names}, rows, rows.codes)
 
     @functools.cached_property
     def _at_chunk(self) -> ProgramTrace:
@@ -166,56 +163,56 @@ class Introspection:
         with jax.enable_x64(True):
             latents = self._traces.draw(arbitrary_numbers(1)).latents
 
-        def means_of(draws: Float[np.ndarray, "blocks draws"], *known: Any) -> Float[np.ndarray, "n draws ..."]:
-            return np.moveaxis(np.concatenate([function(block, *known) for block in draws]), 0, 1)
+        def means_at(draws: Float[np.ndarray, "blocks draws"], *rows: Any) -> Float[np.ndarray, "n draws ..."]:
+            return np.moveaxis(np.concatenate([function(block, *rows) for block in draws]), 0, 1)
 
-        def at_others(*known: Any) -> Float[np.ndarray, "n draws ..."]:
-            return np.concatenate([means_of(FEW_LATENTS, *known), mean(latents, *known)[:, None]], axis=1)
+        def at_few_latents(*rows: Any) -> Float[np.ndarray, "n draws ..."]:
+            return np.concatenate([means_at(FEW_LATENTS, *rows), mean(latents, *rows)[:, None]], axis=1)
 
         def at_arbitrary(rows: Rows, num_draws: int) -> Float[np.ndarray, "n draws ..."]:
             draws = np.arange(float(num_draws)).reshape(-1, BLOCK)
-            return self._over_rows(functools.partial(means_of, draws), rows, rows.codes)
+            return self._over_rows(functools.partial(means_at, draws), rows, rows.codes)
 
-        return Means(at_arbitrary, lambda rows: self._over_rows(at_others, rows, rows.codes))
+        return Means(at_arbitrary, lambda rows: self._over_rows(at_few_latents, rows, rows.codes))
 
     @functools.cached_property
     def _separable(self) -> dict[str, tuple[Traced, Traced, Callable[..., Any]]]:
         """Site -> its means, and its separable means, evaluated by NumPy, and compiled."""
-        found: dict[str, tuple[Traced, Traced, Callable[..., Any]]] = {}
+        separable_sites: dict[str, tuple[Traced, Traced, Callable[..., Any]]] = {}
         with jax.enable_x64(True):
-            classes, sources, traces = self._traces.classes, self._traces.sources.learned, self._traces
+            classes, sources, traces = self._traces.classes, self._traces.sources.likelihood_parameters, self._traces
             for name in set(self.plan.rowwise) & classes.likelihoods.keys() - classes.unsummarized.keys():
                 (parameters, mask), factor = sources[name]
                 if mask is not None or classes.likelihoods[name] != NormalLikelihood():
                     continue
                 if not frozenset().union(*jax.tree.leaves((parameters["scale"], factor))) <= {LATENTS}:
                     continue
-                learned: Any = self._at_chunk.function.only(lambda findings: findings.learned)
-                mean = learned.only(operator.itemgetter(name)).only(lambda of_site: of_site[0][0]["loc"])
+                by_site: Any = self._at_chunk.function.only(operator.attrgetter("likelihood_parameters"))
+                mean = by_site.only(operator.itemgetter(name)).only(lambda parameters: parameters[0][0]["loc"])
                 latents, rows = traces.draw(arbitrary_numbers(0)).latents, traces.zeros(CACHE_ROWS)
                 covariates = arbitrary_covariates(traces.program, CACHE_ROWS)
                 traced = separable(mean, latents, rows, np.zeros(CACHE_ROWS, int), covariates)
                 if traced is not None:
-                    found[name] = mean, traced, jax.jit(traced.traceably)
-        return found
+                    separable_sites[name] = mean, traced, jax.jit(traced.traceably)
+        return separable_sites
 
-    def _at_rows(self, choose: Callable[[Findings], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
+    def _at_rows(self, choose: Callable[[TraceOutputs], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
         with jax.enable_x64(True):
             function, latents = self._at_chunk.function.only(choose), self._traces.draw(arbitrary_numbers(0)).latents
-        return self._over_rows(lambda *known: function(latents, *known), rows, codes)
+        return self._over_rows(functools.partial(function, latents), rows, codes)
 
     def _over_rows(self, function: Callable[..., Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
         """A function of attributes, codes and covariates at rows, chunk by chunk."""
         with jax.enable_x64(True):
             unused = self._traces.zeros(CACHE_ROWS)
 
-            def of_chunk(chunk: Any) -> Any:
-                values, *others = chunk
-                return function(unused | values, *others)
+            def at_chunk(chunk: Any) -> Any:
+                values, codes, covariates = chunk
+                return function(unused | values, codes, covariates)
 
-            needed = {other for _, others in self.plan.dependences for other in others}
-            chunks = {name: rows.values[name] for name in needed}, codes, rows.covariates
-            return over_chunks(of_chunk, chunks, rows.num_rows, CACHE_ROWS, one_size=True)
+            parents = {name for _, attributes in self.plan.dependences for name in attributes}
+            chunks = {name: rows.values[name] for name in parents}, codes, rows.covariates
+            return over_chunks(at_chunk, chunks, rows.num_rows, CACHE_ROWS, one_size=True)
 
 
 def _is_number_everywhere(support: Constraint) -> bool:
@@ -259,11 +256,11 @@ def find_class_axes(traces: Traces) -> dict[str, int]:
     rows |= {name: np.zeros_like(rows[name]) for name in traces.program.structure.joint_values()}
     moved, deterministics_moved = _effects(traces, latents, rows)
     axes = {change.name: change.axis for change in changes if _is_class(moved, changes, {(change.name, change.axis)})}
-    of_latents = set(axes.items())
+    latent_axes = set(axes.items())
     for name, values_moved in deterministics_moved.items():
         for axis in range(1, values_moved.ndim):
             if values_moved.shape[axis] == num_classes and _is_class(
-                _any_along([values_moved], axis), changes, of_latents
+                _any_along([values_moved], axis), changes, latent_axes
             ):
                 axes.setdefault(name, axis - 1)
     return axes
@@ -283,16 +280,16 @@ def _effects(
     """Which classes' distributions, and which entries of deterministic sites, differ from those of the first ones."""
     codes = np.arange(traces.program.num_classes)
 
-    def distributions(findings: Findings) -> tuple[list[Any], dict[str, Any]]:
-        of_rows = [of_site for name, of_site in findings.log_probs.items() if name != traces.program.label]
-        return [*of_rows, *jax.tree.leaves(findings.label)], findings.deterministics
+    def distributions(outputs: TraceOutputs) -> tuple[list[Any], dict[str, Any]]:
+        attributes = [log_probs for name, log_probs in outputs.log_probs.items() if name != traces.program.label]
+        return [*attributes, *jax.tree.leaves(outputs.label)], outputs.deterministics
 
     function = traces.classes.function.only(distributions)
     arguments = rows, codes, arbitrary_covariates(traces.program, len(codes), same=True)
-    of_many = Traced.of(jax.vmap(lambda latents: function.traceably(latents, *arguments)), latents)
-    values, deterministics = jax.tree.map(lambda array: _differs(array[1:], array[:1]), of_many(latents))
-    of_classes = [array for array in values if array.ndim > 1 and array.shape[-1:] == codes.shape]
-    return _any_along(of_classes, -1), deterministics
+    batched = Traced.of(jax.vmap(lambda latents: function.traceably(latents, *arguments)), latents)
+    values, deterministics = jax.tree.map(lambda array: _differs(array[1:], array[:1]), batched(latents))
+    by_class = [array for array in values if array.ndim > 1 and array.shape[-1:] == codes.shape]
+    return _any_along(by_class, -1), deterministics
 
 
 def _differs(values: Float[np.ndarray, "changes ..."], before: Float[np.ndarray, "1 ..."]) -> Bool[np.ndarray, "..."]:

@@ -1,25 +1,26 @@
 """Recognising which attribute sites can be compressed into sufficient statistics.
 
-A site is compressed if (1) no other attribute and no covariate enters its parameters (its row parameters they
-may enter), by data-flow analysis of the program; (2) its distribution has a registered likelihood; and (3) at draws
-from the prior, with random labels and rows, the distributions of the rows equal those of the K classes. Other sites are
-evaluated row by row, provided that rows are exchangeable: each row's probability must depend on nothing but the
-latents, its own label, attributes and covariates. That is probed too, and a program that fails is refused.
+A site is compressed if (1) its parameters depend on no other attribute and no covariate (row parameters may), by
+data-flow analysis of the program; (2) its distribution has a registered likelihood; and (3) at draws from the prior,
+with random labels and rows, the distributions of the rows equal those of the K classes. Other sites are evaluated row
+by row, provided that rows are exchangeable: the probability of a row depends on nothing but the latents, its own label,
+attributes and covariates. That is compared by numbers, too, at up to 4,099 rows, and a program that fails is refused.
 """
 
 import dataclasses
+import functools
 import operator
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from bayesgen.errors import ModelError
 from bayesgen.program import Plan, Program
-from bayesgen.typing import Int, Shaped
+from bayesgen.typing import Float, Int, Shaped
 
-from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, Findings, ProgramTrace, Traces
+from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces
 
 FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
 MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
@@ -35,51 +36,52 @@ class Recognition:
     """
 
     def __init__(self, traces: Traces) -> None:
-        self._traces, attributes = traces, traces.program.attributes
-        entangled = {name: others for name in traces.program.row_sites if (others := _entering(traces, name))}
-        reasons, trace = _informed(traces, entangled), traces.classes
-        reasons |= {name: why for name, why in trace.unsummarized.items() if name not in reasons}
-        reasons |= {name: why for name in attributes if name not in reasons and (why := _measured(traces, name))}
+        attributes, label, trace = traces.program.attributes, traces.program.label, traces.classes
+        parents = {name: sites for name in traces.program.row_sites if (sites := _parent_attributes(traces, name))}
+        reasons = {**trace.unsummarized, **_reasons_by_inputs(traces, parents)}
+        for name in attributes:
+            if name not in reasons and (reason := _reason_by_row_parameters(traces, name)):
+                reasons[name] = reason
         reasons |= {name: "it is a latent of each row" for name in traces.program.local}
         _check_supports(traces)
-        self._probe = Probe.of(traces, traces.size_within(MOST, NUMBERS), reasons, traces.program.label not in reasons)
-        differing = self._probe.differing([name for name in attributes if name not in reasons])
+        size = traces.size_within(MOST, NUMBERS)
+        self._probe = Probe(traces, size, tuple(reasons), label not in reasons)
+        differing = self._probe.differing([name for name in attributes if name not in reasons], self._probe.runs)
         reasons |= differing
         rowwise = tuple(name for name in traces.program.row_sites if name in reasons)
         if differing:  # whose log probabilities have not been traced
-            self._probe = Probe.of(traces, self._probe.rows.size, rowwise, self._probe.shares_label)
-        self._probe.check_exchangeable(rowwise)
+            self._probe = Probe(traces, size, rowwise, self._probe.shares_label)
+        self._probe.check_exchangeable(rowwise, self._probe.runs)
         compressed = [name for name in attributes if name not in reasons]
+        row_statistics = self._probe.row_statistics() if traces.program.structure.deterministics else {}
         self.plan = Plan(
             compressed=tuple((name, trace.likelihoods[name]) for name in compressed),
             rowwise=rowwise,
             reasons=tuple((name, reasons[name]) for name in rowwise),
             row_parameters=tuple(name for name in compressed if traces.sources.row_parameters[name]),
-            dependences=tuple(entangled.items()),
-            row_statistics=tuple(self._probe.row_statistics().items())
-            if traces.program.structure.deterministics
-            else (),
+            dependences=tuple(parents.items()),
+            row_statistics=tuple(row_statistics.items()),
         )
-        self._checked = {self._probe.rows.size}
+        self._checked = {size}
 
     def check_row_count(self, size: int) -> None:
         """Refuse a program whose distributions change with the number of rows, looked at up to that of the probe."""
-        size = min(size, self._probe.rows.size)
+        size = min(size, self._probe.size)
         if size in self._checked:
             return
-        probe = dataclasses.replace(self._probe, rows=self._traces.at(size, self.plan.rowwise))
-        differing = probe.differing([name for name, _ in self.plan.compressed])
+        runs = [self._probe.with_random_labels(self._probe.traces.at(size, self.plan.rowwise))]
+        differing = self._probe.differing([name for name, _ in self.plan.compressed], runs)
         if differing:
-            raise ModelError(_not_exchangeable(min(differing), self._traces.program))
-        probe.check_exchangeable(self.plan.rowwise)
+            raise ModelError(_not_exchangeable(min(differing), self._probe.traces.program))
+        self._probe.check_exchangeable(self.plan.rowwise, runs)
         self._checked.add(size)
 
 
 # --- what flows into a site ---------------------------------------------------------------------------------------
 
 
-def _entering(traces: Traces, name: str) -> tuple[str, ...]:
-    """The other attributes that enter the distribution of an attribute or of the label."""
+def _parent_attributes(traces: Traces, name: str) -> tuple[str, ...]:
+    """The other attributes that the distribution of an attribute or of the label depends on."""
     return tuple(sorted(_named(ATTRIBUTE, traces.sources.log_probs[name]) - {name}))
 
 
@@ -92,38 +94,37 @@ def _sources(results: Any) -> frozenset[str]:
     return frozenset().union(*jax.tree.leaves(results))
 
 
-def _informed(traces: Traces, entangled: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Sites into whose parameters (not row parameters) other columns enter: name -> reason."""
+def _reasons_by_inputs(traces: Traces, parents: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Site -> reason, for the sites whose parameters (not row parameters) depend on other columns."""
     sources, label = traces.sources, traces.program.label
     if covariates := _named(COVARIATE, sources.log_prior):
         raise ModelError(
             f"The covariate {min(covariates)!r} enters the distribution of the latents: only the label and attributes "
             "may depend on covariates."
         )
+    parameters = sources.likelihood_parameters
     reasons = {
-        name: f"it depends on attribute {needed[0]}"
-        for name, needed in entangled.items()
-        if name not in sources.learned or _named(ATTRIBUTE, _sources(sources.learned[name]))
+        name: f"it depends on attribute {attributes[0]}"
+        for name, attributes in parents.items()
+        if name not in parameters or _named(ATTRIBUTE, _sources(parameters[name]))
     }
-    learned = sources.learned if label is None else {**sources.learned, label: sources.label_log_probs}
-    informing = {name: _named(COVARIATE, _sources(of_site)) for name, of_site in learned.items()}
-    reasons |= {
-        name: f"its parameters depend on covariate {min(covariates)}"
-        for name, covariates in informing.items()
-        if covariates
-    }
-    hidden = {name: _named(LOCAL, of_site) for name, of_site in sources.log_probs.items()}
-    return reasons | {name: f"it depends on the row's latent {min(local)}" for name, local in hidden.items() if local}
+    for name, results in (parameters if label is None else {**parameters, label: sources.label_log_probs}).items():
+        if covariates := _named(COVARIATE, _sources(results)):
+            reasons[name] = f"its parameters depend on covariate {min(covariates)}"
+    for name, inputs in sources.log_probs.items():
+        if local := _named(LOCAL, inputs):
+            reasons[name] = f"it depends on the row's latent {min(local)}"
+    return reasons
 
 
-def _measured(traces: Traces, name: str) -> str | None:
+def _reason_by_row_parameters(traces: Traces, name: str) -> str | None:
     """Why a site with these row parameters is not compressed, if it is not."""
     row_parameters = traces.sources.row_parameters[name]
     return f"{', '.join(row_parameters)} depends on a latent" if LATENTS in _sources(row_parameters) else None
 
 
 def _check_supports(traces: Traces) -> None:
-    for name, support in traces.of_classes(lambda findings: findings.supports).items():
+    for name, support in traces.outputs_at_classes(lambda outputs: outputs.supports).items():
         if any((bound != bound[:1]).any() for bound in jax.tree.leaves(support)):
             raise ModelError(
                 f"The support of attribute {name!r} depends on a latent: its density jumps to zero where a bound "
@@ -136,33 +137,42 @@ def _check_supports(traces: Traces) -> None:
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
 
 
+Run: TypeAlias = tuple[ProgramTrace, Int[np.ndarray, " n"]]
+"""A program traced at some rows, and the codes of their labels."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Many rows with random labels, and few rows of one class.
+    """Comparisons of the numbers that a program computes for rows with those of its classes, and of each row alone.
 
     Attributes:
         traces: of the program.
-        rows: at many rows.
-        few: at few rows.
+        size: the largest number of rows.
+        names: of the sites whose log probabilities are known.
         shares_label: whether the label is to have the same distribution in all rows.
     """
 
     traces: Traces
-    rows: ProgramTrace
-    few: ProgramTrace
+    size: int
+    names: tuple[str, ...]
     shares_label: bool
 
-    @classmethod
-    def of(cls, traces: Traces, size: int, names: Collection[str], shares_label: bool) -> "Probe":
-        """A probe of `size` rows, which knows log probabilities of these sites."""
-        return cls(traces, traces.at(size, names), traces.at(FEW, names), shares_label)
+    def with_random_labels(self, trace: ProgramTrace) -> Run:
+        """A trace with random labels of its rows."""
+        return trace, np.random.default_rng(0).integers(0, self.traces.program.num_classes, trace.size)
 
-    @property
-    def _traces_and_codes(self) -> tuple[tuple[ProgramTrace, Int[np.ndarray, " n"]], ...]:
-        random = np.random.default_rng(0).integers(0, self.traces.program.num_classes, self.rows.size)
-        return (self.rows, random), (self.few, np.zeros(FEW, int))
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """Many rows with random labels, and few rows of one class."""
+        many, few = (self.traces.at(size, self.names) for size in (self.size, FEW))
+        return [self.with_random_labels(many), (few, np.zeros(FEW, int))]
 
-    def differing(self, names: Collection[str]) -> dict[str, str]:
+    @functools.cached_property
+    def single_rows(self) -> dict[str, Float[np.ndarray, "draws n K"]]:
+        """Site -> log probabilities of each row alone under each class."""
+        return self.traces.log_probs_of_single_rows(self.size, self.names)
+
+    def differing(self, names: Collection[str], runs: Sequence[Run]) -> dict[str, str]:
         """Attributes whose parameters in rows are not those of their classes, with the reason.
 
         Raises:
@@ -170,42 +180,39 @@ class Probe:
         """
         differing = {}
 
-        def parts(findings: Findings) -> Any:
-            learned = {name: findings.learned[name] for name in names}
-            return findings.log_prior, findings.label_log_probs, learned
+        def compared(outputs: TraceOutputs) -> Any:
+            parameters = {name: outputs.likelihood_parameters[name] for name in names}
+            return outputs.log_prior, outputs.label_log_probs, parameters
 
-        prior, label_log_probs, of_classes = self.traces.of_classes(parts)
-        for trace, codes in self._traces_and_codes:
-            prior_of_rows, label_of_rows, of_rows = self.traces.of_rows(trace, codes, parts)
-            if not _close(prior_of_rows, prior):
+        prior, label_log_probs, parameters = self.traces.outputs_at_classes(compared)
+        for trace, codes in runs:
+            prior_at_rows, label_at_rows, parameters_at_rows = self.traces.outputs_at_rows(trace, codes, compared)
+            if not _close(prior_at_rows, prior):
                 raise ModelError(
                     "The prior of the latents (or a factor outside the plate) depends on the number of rows n: it must "
                     "be stated before any data are. Take n out of it, or pass a constant."
                 )
-            if self.shares_label and not _close(label_of_rows, label_log_probs[:, codes]):
+            if self.shares_label and not _close(label_at_rows, label_log_probs[:, codes]):
                 raise ModelError(
                     f"The label {self.traces.program.label!r} is not exchangeable: its probabilities differ between "
                     "rows. Give every row the same class probabilities, or let them depend on covariates, which are "
                     "keyword-only arguments of the program."
                 )
-            for name, (arrays, scale) in of_classes.items():
+            for name, (arrays, scale) in parameters.items():
                 expected = jax.tree.map(operator.itemgetter((slice(None), codes)), arrays), scale
-                if not _close(of_rows[name], expected):
+                if not _close(parameters_at_rows[name], expected):
                     differing[name] = "its parameters differ between rows of one class"
         return differing
 
     def row_statistics(self) -> dict[str, tuple[str, ...]]:
         """Deterministic sites that depend on rows, or on their number -> the sites of rows that enter them."""
-
-        def choose(findings: Findings) -> dict[str, Any]:
-            return findings.deterministics
-
-        of_classes, program = self.traces.of_classes(choose), self.traces.program
+        deterministics, program = operator.attrgetter("deterministics"), self.traces.program
+        at_classes = self.traces.outputs_at_classes(deterministics)
         inputs = {name: sources - {LATENTS} for name, sources in self.traces.sources.deterministics.items()}
         dependent = {name for name, sources in inputs.items() if sources}
-        for trace, codes in self._traces_and_codes:
-            of_rows = self.traces.of_rows(trace, codes, choose)
-            dependent |= {name for name, value in of_rows.items() if not _close(value, of_classes[name])}
+        for trace, codes in self.runs:
+            at_rows = self.traces.outputs_at_rows(trace, codes, deterministics)
+            dependent |= {name for name, value in at_rows.items() if not _close(value, at_classes[name])}
         names = {ATTRIBUTE + name: name for name in program.attributes} | {LOCAL + name: name for name in program.local}
         names |= {} if program.label is None else {CODES: program.label}
         return {
@@ -214,15 +221,12 @@ class Probe:
             if name in dependent
         }
 
-    def check_exchangeable(self, names: Collection[str]) -> None:
+    def check_exchangeable(self, names: Collection[str], runs: Sequence[Run]) -> None:
         """Refuse row-wise sites whose rows depend on their position or on other rows."""
-        if not names:
-            return
-        alone = self.traces.of_single_rows(max(self.rows.size, FEW), names)
-        for trace, codes in self._traces_and_codes:
-            together = self.traces.of_rows(trace, codes, lambda findings: findings.log_probs)
+        for trace, codes in runs if names else ():
+            together = self.traces.outputs_at_rows(trace, codes, operator.attrgetter("log_probs"))
             for name in names:
-                if not _close(together[name], alone[name][:, np.arange(trace.size), codes]):
+                if not _close(together[name], self.single_rows[name][:, np.arange(trace.size), codes]):
                     raise ModelError(_not_exchangeable(name, self.traces.program))
 
 
@@ -247,6 +251,6 @@ def _close(first: Any, second: Any) -> bool:
 
 
 def _close_in_tails(first: Shaped[np.ndarray, "..."], second: Shaped[np.ndarray, "..."]) -> bool:
-    known = np.isfinite(first) & np.isfinite(second)
-    largest = np.abs(first[known]).max(initial=0.0)
-    return np.allclose(first[known], second[known], rtol=IN_TAILS, atol=IN_TAILS * largest)
+    finite = np.isfinite(first) & np.isfinite(second)
+    largest = np.abs(first[finite]).max(initial=0.0)
+    return np.allclose(first[finite], second[finite], rtol=IN_TAILS, atol=IN_TAILS * largest)

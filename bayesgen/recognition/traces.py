@@ -1,7 +1,7 @@
 """A program traced at a few numbers of rows, once at each, and arbitrary values at which its traces are evaluated.
 
-All that is known of a program is read off these traces: which inputs enter which results, by their data flow; what it
-does in each row, by evaluating them.
+Which inputs a result depends on is read off the data flow of these traces; what a program computes in each row, off
+their values.
 """
 
 import dataclasses
@@ -37,25 +37,25 @@ class Draw(NamedTuple):
     rows: dict[str, Shaped[np.ndarray, "n ..."]]
 
 
-class Findings(NamedTuple):
-    """What a program makes of latents, rows, labels and covariates; rows are first axes.
+class TraceOutputs(NamedTuple):
+    """What a program computes from latents, rows, labels and covariates; rows are first axes.
 
     Attributes:
         log_prior: log prior density of the latents.
-        label: numbers that the distribution of the label is made of.
+        label: parameters of the distribution of the label.
         label_log_probs: log probabilities of the labels.
-        learned: site -> ((parameters, mask), scale), which must be equal in all rows of a class.
+        likelihood_parameters: site -> ((parameters, mask), scale), which must be equal in all rows of a class.
         row_parameters: site -> the known quantities of its rows, see `statistics.register`.
         supports: site -> support, with bounds for each row; that of sequences as it is.
         log_probs: site -> log probabilities of the rows.
-        distributions: numbers that the distributions of the sites of rows are made of, and their scales.
+        distributions: parameters of the distributions of the sites of rows, and their scales.
         deterministics: values of deterministic sites.
     """
 
     log_prior: Any
     label: Any
     label_log_probs: Any
-    learned: dict[str, tuple[Any, Any]]
+    likelihood_parameters: dict[str, tuple[Any, Any]]
     row_parameters: dict[str, dict[str, Any]]
     supports: dict[str, Constraint]
     log_probs: dict[str, Any]
@@ -69,7 +69,7 @@ class ProgramTrace:
 
     Attributes:
         size: the number of rows.
-        function: of latents, rows, codes and covariates; its results are `Findings`.
+        function: of latents, rows, codes and covariates; its results are `TraceOutputs`.
         likelihoods: site -> its likelihood.
         unsummarized: site -> why it has none.
     """
@@ -103,7 +103,7 @@ class Traces:
         unsummarized: dict[str, str] = {}
         names = self.program.row_sites if names is None else names
 
-        def findings(latents: Arrays, rows: Arrays, codes: Int[Array, " n"], covariates: Arrays) -> Findings:
+        def outputs(latents: Arrays, rows: Arrays, codes: Int[Array, " n"], covariates: Arrays) -> TraceOutputs:
             evaluation = evaluate(self.program, latents, codes, rows, covariates)
             for name, message in evaluation.sites.items():
                 conditional = evaluation.conditional(name)
@@ -111,30 +111,30 @@ class Traces:
                     unsummarized[name] = why
                 elif conditional is not None:
                     likelihoods[name] = conditional.likelihood
-            return self._findings(evaluation, names)
+            return self._outputs(evaluation, names)
 
         shapes, covariates = self._shapes(size), arbitrary_covariates(self.program, size)
-        function = Traced.of(findings, *shapes, np.zeros(size, int), covariates)
+        function = Traced.of(outputs, *shapes, np.zeros(size, int), covariates)
         return ProgramTrace(size, function, likelihoods, unsummarized)
 
-    def _findings(self, evaluation: Evaluation, names: Collection[str]) -> Findings:
+    def _outputs(self, evaluation: Evaluation, names: Collection[str]) -> TraceOutputs:
         structure = self.program.structure
-        learned: dict[str, tuple[Any, Any]] = {}
+        likelihood_parameters: dict[str, tuple[Any, Any]] = {}
         row_parameters: dict[str, dict[str, Any]] = {}
-        of_rows = [*evaluation.sites.values(), *([] if evaluation.label is None else [evaluation.label])]
+        row_sites = [*evaluation.sites.values(), *([] if evaluation.label is None else [evaluation.label])]
         for name in evaluation.sites:
             if (conditional := evaluation.conditional(name)) is not None:
-                learned[name] = (conditional.parameters, conditional.mask), evaluation.scale(name)
+                likelihood_parameters[name] = (conditional.parameters, conditional.mask), evaluation.scale(name)
                 row_parameters[name] = conditional.row_parameters
-        return Findings(
+        return TraceOutputs(
             log_prior=evaluation.log_prior,
             label=None if evaluation.label is None else jax.tree.leaves(evaluation.label["fn"]),
             label_log_probs=evaluation.label_log_probs,
-            learned=learned,
+            likelihood_parameters=likelihood_parameters,
             row_parameters=row_parameters,
             supports={name: _support(evaluation.sites[name], site) for name, site in structure.attributes},
             log_probs=evaluation.row_log_probs(names),
-            distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in of_rows],
+            distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in row_sites],
             deterministics=evaluation.deterministics,
         )
 
@@ -171,32 +171,34 @@ class Traces:
 
     # --- evaluation at several draws ----------------------------------------------------------------------------
 
-    def of_rows(self, trace: ProgramTrace, codes: Int[np.ndarray, " n"], choose: Callable[[Findings], Any]) -> Any:
-        """What is chosen of the findings at rows with these labels, stacked along a first axis of draws."""
+    def outputs_at_rows(
+        self, trace: ProgramTrace, codes: Int[np.ndarray, " n"], choose: Callable[[TraceOutputs], Any]
+    ) -> Any:
+        """Chosen outputs at rows with these labels, stacked along a first axis of draws."""
         covariates = arbitrary_covariates(self.program, trace.size)
         evaluate = trace.function.only(choose)
         return self._stacked(
             evaluate(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
         )
 
-    def of_classes(self, choose: Callable[[Findings], Any]) -> Any:
-        """What is chosen of the findings at the classes, with the first row's covariates, draw by draw."""
+    def outputs_at_classes(self, choose: Callable[[TraceOutputs], Any]) -> Any:
+        """Chosen outputs at a row for each class, with the first row's covariates, draw by draw."""
         codes, function = np.arange(self.program.num_classes), self.classes.function.only(choose)
         rows, covariates = self.zeros(len(codes)), arbitrary_covariates(self.program, len(codes), same=True)
         return self._stacked(function(draw.latents, rows, codes, covariates) for draw in self.draws)
 
-    def of_single_rows(self, size: int, names: Collection[str]) -> dict[str, Float[np.ndarray, "draws n K"]]:
+    def log_probs_of_single_rows(self, size: int, names: Collection[str]) -> dict[str, Float[np.ndarray, "draws n K"]]:
         """Site -> log probabilities of each row alone under each class, draw by draw."""
         codes = np.arange(self.program.num_classes)
-        function = self.classes.function.only(lambda findings: {name: findings.log_probs[name] for name in names})
+        function = self.classes.function.only(lambda outputs: {name: outputs.log_probs[name] for name in names})
 
-        def of_row(latents: Arrays, row: Arrays, covariates: Arrays) -> dict[str, Float[Array, " K"]]:
+        def log_probs(latents: Arrays, row: Arrays, covariates: Arrays) -> dict[str, Float[Array, " K"]]:
             copies = jax.tree.map(lambda value: jnp.broadcast_to(value, (len(codes), *value.shape)), (row, covariates))
             return function.traceably(latents, copies[0], codes, copies[1])
 
         latents, rows = self._shapes(size)
         covariates = arbitrary_covariates(self.program, size)
-        evaluate = Traced.of(jax.vmap(of_row, (None, 0, 0)), latents, rows, covariates)
+        evaluate = Traced.of(jax.vmap(log_probs, (None, 0, 0)), latents, rows, covariates)
         return self._stacked(evaluate(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
 
     def _stacked(self, results: Iterable[Any]) -> Any:
@@ -205,15 +207,15 @@ class Traces:
     # --- sizes and flows ----------------------------------------------------------------------------------------
 
     def size_within(self, most: int, numbers: int, least: int = LEAST) -> int:
-        """The most rows whose distributions are made of no more than so many numbers, `least` at least."""
+        """The most rows whose distributions have no more than so many parameters, `least` at least."""
         trace, structure = self.classes, self.program.structure
-        made = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(trace.function.shapes.distributions))
+        num_parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(trace.function.shapes.distributions))
         cells = sum(math.prod(part.row_shape) for _, part in structure.attributes + structure.covariates)
-        return min(most, max(least, numbers // max(1, made // self.program.num_classes + cells)))
+        return min(most, max(least, numbers // max(1, num_parameters // self.program.num_classes + cells)))
 
     @functools.cached_property
-    def sources(self) -> Findings:
-        """For each finding at the classes, the inputs that it depends on.
+    def sources(self) -> TraceOutputs:
+        """For each output at the classes, the inputs that it depends on.
 
         These are LATENTS, CODES, and ATTRIBUTE, LOCAL and COVARIATE followed by a name.
         """
