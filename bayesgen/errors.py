@@ -59,16 +59,16 @@ class LabelSwitchingWarning(BayesgenWarning):
     """Draws of a mixture may have its components in different orders: `fit.relabel()` puts them in one order."""
 
 
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number, and no truth value."""
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, and not a truth value."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def check_whole(
+def check_integer(
     name: str, value: object, least: int, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
 ) -> None:
-    """Refuse an argument that is not a whole number of at least `least`; `name` is what the message calls it."""
-    if not is_whole(value) or value < least:
+    """Refuse an argument that is not an integer of at least `least`; `name` is what the message calls it."""
+    if not is_integer(value) or value < least:
         raise error(f"{name} must be a whole number and at least {least}, got {value!r}. {remedy}")
 
 

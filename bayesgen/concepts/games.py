@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayesgen.errors import ModelError, check_whole
+from bayesgen.errors import ModelError, check_integer
 from bayesgen.typing import Array, Float
 
 from .prior import Hyperparameter, Number
@@ -122,7 +122,7 @@ def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) 
     [1.0, 0.41, 0.01]
     """
     for name, size in (("width", width), ("height", height)):
-        check_whole(f"rectangles: {name}", size, 1)
+        check_integer(f"rectangles: {name}", size, 1)
     across, up = _intervals(width), _intervals(height)
     names = [f"{horizontal} by {vertical}" for horizontal in across[0] for vertical in up[0]]
     sides = (np.asarray(extensions) for _, extensions in (across, up))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, check_whole, warn
+from bayesgen.errors import DataError, check_integer, warn
 from bayesgen.runtime import all_in_threads
 from bayesgen.typing import Float
 
@@ -77,7 +77,7 @@ class Binned(Kind):
         self, num_bins: int | None = None, edges: ArrayLike | None = None, tails: ArrayLike | None = None
     ) -> None:
         if num_bins is not None:
-            check_whole("Binned: num_bins", num_bins, 2, DataError)
+            check_integer("Binned: num_bins", num_bins, 2, DataError)
         ends = None if edges is None else _as_edges(edges)
         if ends is not None and num_bins not in (None, len(ends) - 1):
             raise DataError(

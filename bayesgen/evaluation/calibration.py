@@ -17,7 +17,7 @@ from bayesgen.errors import (
     FitError,
     LabelSwitchingWarning,
     ModelError,
-    check_whole,
+    check_integer,
     keywords_stated,
     without_warnings,
 )
@@ -253,8 +253,8 @@ def calibrate(
     >>> result.passed, sorted(result.ranks)[0]
     (True, 'binary_probs[0, 0]')
     """
-    check_whole("calibrate: n", n, 1, DataError)
-    check_whole("calibrate: simulations", simulations, 2, DataError)
+    check_integer("calibrate: n", n, 1, DataError)
+    check_integer("calibrate: simulations", simulations, 2, DataError)
     if not isinstance(method, Method) or not method.gives_draws:
         raise FitError(
             f"calibrate ranks true values among posterior draws, and {type(method).__name__}() gives none. Use Exact() "

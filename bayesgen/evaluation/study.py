@@ -20,7 +20,7 @@ from bayesgen.errors import (
     BayesgenError,
     DataError,
     ImpossibleRowsWarning,
-    check_whole,
+    check_integer,
     keywords_stated,
     warn,
     without_warnings,
@@ -254,7 +254,7 @@ def study(
         "test": [1 if isinstance(test, tuple | None) else test],
     }
     for name, number in ((name, number) for name, numbers in counts.items() for number in numbers):
-        check_whole(f"study: {name}", number, 1, DataError)
+        check_integer(f"study: {name}", number, 1, DataError)
     if TRUTH in by_name and simulate is not None:
         raise DataError(f"{TRUTH!r} is the name of the true process. Give the model another name.")
     if (X is None) == (simulate is None):

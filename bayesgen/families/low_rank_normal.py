@@ -16,7 +16,7 @@ from numpyro.distributions.transforms import Transform
 from numpyro.distributions.util import promote_shapes, validate_sample
 
 from bayesgen.data import REAL
-from bayesgen.errors import ModelError, check_whole
+from bayesgen.errors import ModelError, check_integer
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
@@ -158,7 +158,7 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         scale: Stated = None,
     ) -> None:
         remedy = "Noise alone, without factors, is NormalInverseGamma(spherical=True)."
-        check_whole("LowRankNormal: num_factors", num_factors, 1, remedy=remedy)
+        check_integer("LowRankNormal: num_factors", num_factors, 1, remedy=remedy)
         check_positive("LowRankNormal", kappa=kappa, loadings_scale=loadings_scale, shape=shape, scale=scale)
         fill(self, num_factors=int(num_factors), location=as_number(mean), kappa=as_number(kappa))
         fill(self, loadings_scale=as_number(loadings_scale), shape=as_number(shape), scale=as_number(scale))

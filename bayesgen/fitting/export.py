@@ -13,7 +13,7 @@ import numpyro
 from bayesgen import __version__
 from bayesgen.data import PADDING, Rows, RowsLike, Table, read_table
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, FitError, PredictionError, check_whole, warn
+from bayesgen.errors import DataError, FitError, PredictionError, check_integer, warn
 from bayesgen.models import covariate_name
 from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
 from bayesgen.program import log_priors, log_probs_by_site, row_digests, scores_of_draws
@@ -210,7 +210,7 @@ def samples(fit: TrainedProgram, group_by_chain: bool, num_draws: int, seed: See
 
 def draws(fit: TrainedProgram, n: int, seed: Seed) -> dict[str, np.ndarray]:
     """Parameter -> n draws: see `Fit.draws`."""
-    check_whole("draws: n", n, 1, PredictionError)
+    check_integer("draws: n", n, 1, PredictionError)
     fit.posterior.require("draws")
     values, places = chains_joined(_values(fit, n, seed)), np.arange(n)
     if fit.is_sampled:
@@ -228,7 +228,7 @@ def predictive(
     fit: TrainedProgram, num_samples: int, X: RowsLike | None, new_rows: bool, seed: Seed
 ) -> dict[str, np.ndarray]:
     """Site -> generated values, (draws, n, ...): see `Fit.predictive`."""
-    check_whole("predictive: num_samples", num_samples, 1, PredictionError)
+    check_integer("predictive: num_samples", num_samples, 1, PredictionError)
     first, second = jax.random.split(as_key(seed))
     if process_posterior(fit).is_point:
         values = {k: np.repeat(np.asarray(v)[None], num_samples, axis=0) for k, v in fit.parameters.items()}

@@ -11,7 +11,7 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema
 from bayesgen.describe import quote_some
-from bayesgen.errors import ConstantColumnWarning, FitError, check_whole, warn
+from bayesgen.errors import ConstantColumnWarning, FitError, check_integer, warn
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Learned
 from bayesgen.models import Conjugate, Densities
@@ -332,7 +332,7 @@ class Method(abc.ABC):
             ModelError: naming the method and the argument.
         """
         for name, value in counts.items():
-            check_whole(f"{type(self).__name__}: {name}", value, 1)
+            check_integer(f"{type(self).__name__}: {name}", value, 1)
 
     def trained(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
         """The fit of a model to summarised data."""

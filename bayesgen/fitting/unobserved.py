@@ -10,7 +10,7 @@ import scipy.special
 
 from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown, with_cells
 from bayesgen.describe import described, quote_some
-from bayesgen.errors import ModelError, PredictionError, check_whole
+from bayesgen.errors import ModelError, PredictionError, check_integer
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
@@ -204,7 +204,7 @@ def imputed(fit: TrainedProgram, X: Data, num_draws: int, seed: Seed) -> Any:
             f"{type(fit.model).__name__} has no distribution of the cells of X alone: they are given, or made "
             "from y. JointGaussianRegression() imputes cells."
         )
-    check_whole("impute: num_draws", num_draws, 0, PredictionError)
+    check_integer("impute: num_draws", num_draws, 0, PredictionError)
     table = read_table(X)
     rows = fit.concrete.read_rows(fit.schema, table)
     warn_of_unknown(table.unknown_cells)

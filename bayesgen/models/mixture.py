@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table
-from bayesgen.errors import DataError, ModelError, check_whole
+from bayesgen.errors import DataError, ModelError, check_integer
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, Recipe
@@ -67,7 +67,7 @@ class Mixture(Recipe[ClassLabel]):
 
     def __post_init__(self) -> None:
         number = self.num_components
-        check_whole("Mixture: num_components", number, 1)
+        check_integer("Mixture: num_components", number, 1)
         if not isinstance(self.model, Recipe):
             raise ModelError(f"A Mixture is made of a model or a GenerativeProgram, got {self.model!r}.")
         fill(self, num_components=int(number), model=self.model.with_components(int(number)))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.data import check_index, labelled, named_classes
 from bayesgen.describe import described, free_name, shortened
-from bayesgen.errors import PredictionError, check_whole
+from bayesgen.errors import PredictionError, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
@@ -327,7 +327,7 @@ class ContinuousPrediction:
 
     def draws(self, n: int, *, seed: Seed = 0) -> Float[np.ndarray, "draws n"]:
         """n draws of y for each row, independent of each other."""
-        check_whole("draws: n", n, 1, PredictionError)
+        check_integer("draws: n", n, 1, PredictionError)
         return np.asarray(self.outcomes.draws(generator(as_key(seed)), int(n)))
 
     def score(self, y: ArrayLike) -> dict[str, float | int]:

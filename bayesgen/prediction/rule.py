@@ -5,7 +5,7 @@ import abc
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike
-from bayesgen.errors import PredictionError, check_whole
+from bayesgen.errors import PredictionError, check_integer
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At
 from bayesgen.typing import Int
@@ -18,7 +18,7 @@ class Rule(abc.ABC):
 
     def check_count(self, argument: str, value: object, least: int) -> None:
         """Refuse a value that is not a whole number of at least `least`, naming rule and argument."""
-        check_whole(f"{type(self).__name__}: {argument}", value, least, PredictionError)
+        check_integer(f"{type(self).__name__}: {argument}", value, least, PredictionError)
 
     @property
     def closed_at(self) -> At | None:

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import CATEGORICAL, KINDS_OF_STEPS, Kind, Schema, SequenceOf
-from bayesgen.errors import ModelError, check_whole
+from bayesgen.errors import ModelError, check_integer
 from bayesgen.families import (
     ANONYMOUS,
     Advice,
@@ -148,7 +148,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
     def __init__(
         self, num_states: int, emissions: Any = None, concentration: Stated = 1.0, *, initial: Stated = 1.0
     ) -> None:
-        check_whole("DirichletHiddenMarkov: num_states", num_states, 1)
+        check_integer("DirichletHiddenMarkov: num_states", num_states, 1)
         emissions = NormalInverseGamma() if emissions is None else emissions
         check_emissions(emissions)
         check_positive("DirichletHiddenMarkov", concentration=concentration, initial=initial)

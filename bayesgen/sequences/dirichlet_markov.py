@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
-from bayesgen.errors import ModelError, PredictionError, check_whole
+from bayesgen.errors import ModelError, PredictionError, check_integer
 from bayesgen.families import (
     ANONYMOUS,
     DirichletFamily,
@@ -238,13 +238,13 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         symbols: Sequence[Hashable] | None = None,
         max_length: int = LONGEST_SIMULATED,
     ) -> None:
-        check_whole("DirichletMarkov: order", order, 0)
+        check_integer("DirichletMarkov: order", order, 0)
         super().__init__(concentration)
         if not isinstance(end, bool | np.bool_):
             raise ModelError(f"DirichletMarkov: end says whether sequences have one: True or False, and got {end!r}.")
         alphabet = None if symbols is None else tuple(symbols)
         check_symbols("DirichletMarkov", alphabet)
-        check_whole("DirichletMarkov: max_length", max_length, 1)
+        check_integer("DirichletMarkov: max_length", max_length, 1)
         fill(self, order=int(order), end=bool(end), symbols=alphabet, max_length=max_length)
 
     def __repr__(self) -> str:

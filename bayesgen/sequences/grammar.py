@@ -14,7 +14,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.data import PADDING
-from bayesgen.errors import DataError, ModelError, check_whole, warn
+from bayesgen.errors import DataError, ModelError, check_integer, warn
 from bayesgen.runtime import ROUNDING, compiled
 from bayesgen.statistics import SequenceDistribution, namespace, precise, register, sequences
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
@@ -358,7 +358,7 @@ def _max_length(stated: int | None) -> int:
     """The number of steps of samples."""
     if stated is None:
         return MAX_LENGTH
-    check_whole("ProbabilisticGrammar: max_length", stated, 1)
+    check_integer("ProbabilisticGrammar: max_length", stated, 1)
     return int(stated)
 
 

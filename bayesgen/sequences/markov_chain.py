@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.errors import ModelError, is_whole
+from bayesgen.errors import ModelError, is_integer
 from bayesgen.runtime import compiled
 from bayesgen.statistics import Length, SequenceDistribution, precise, register, sequences
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
@@ -33,7 +33,7 @@ def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Ar
     """Tables without the rows of contexts that hold the end, which nothing follows."""
     num_rows, num_symbols = (1, *transition.shape)[-2:]
     order = round(math.log(num_rows, num_symbols)) if num_symbols > 1 else 0
-    if not order or num_symbols**order != num_rows or not (is_whole(end) and 0 <= end < num_symbols):
+    if not order or num_symbols**order != num_rows or not (is_integer(end) and 0 <= end < num_symbols):
         return initial, transition
     groups = [np.flatnonzero((np.indices((num_symbols,) * length) != end).all(0)) for length in range(order + 1)]
     whole = Contexts(order, num_symbols)
@@ -70,7 +70,7 @@ def order_of(initial: Array | None, transition: Array, stated: int | None, end: 
     if transition.ndim < 2:
         raise ModelError(f"MarkovChain: transition has the shape {transition.shape}, and needs (..., r^k, r).")
     num_rows, num_symbols = transition.shape[-2:]
-    if end is not None and not (is_whole(end) and 0 <= end < num_symbols):
+    if end is not None and not (is_integer(end) and 0 <= end < num_symbols):
         raise ModelError(f"MarkovChain: end={end!r} is none of the codes 0 to {num_symbols - 1}.")
     if end is not None and num_symbols == 1:
         raise ModelError("MarkovChain: the end is the only symbol. Give rows with one more.")
