@@ -1,21 +1,15 @@
 """`Mixture`: a model whose labels are all missing, so that its classes are components."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table
+from bayesgen.data import Schema, Table
 from bayesgen.errors import DataError, ModelError, check_integer
-from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import ClassLabel
-from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.program import ConcreteModel, Recipe, WrappedModel
 from bayesgen.records import fill
-from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
 from bayesgen.typing import Int, Values
-
-from .conjugate import Conjugate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +94,15 @@ class Mixture(Recipe[ClassLabel]):
 
 
 @dataclasses.dataclass(frozen=True)
-class ConcreteMixture(Mixture, ConcreteModel):
-    """A mixture of a concrete model, to which it delegates all but the labels."""
+class ConcreteMixture(Mixture, WrappedModel):
+    """A mixture of a concrete model, which does all but read labels."""
 
     model: ConcreteModel
     class_axis = "component"
+
+    @property
+    def wrapped(self) -> ConcreteModel:
+        return self.model
 
     @property
     def has_labels(self) -> bool:
@@ -116,38 +114,6 @@ class ConcreteMixture(Mixture, ConcreteModel):
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"]:
         refuse_labels(table.labels)
         return np.full(table.num_rows, -1)
-
-    def read_rows(self, schema: Schema, table: Table) -> Rows:
-        return self.model.read_rows(schema, table)
-
-    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        self.model.check_rows(schema, attributes)
-
-    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        return self.model.statistics(schema)
-
-    @property
-    def in_threads(self) -> bool:
-        return self.model.in_threads
-
-    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
-        return self.model.summarize(schema, rows)
-
-    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
-        return self.model.with_scale(schema, summaries)
-
-    @property
-    def form_to_search(self) -> str | None:
-        return self.model.form_to_search
-
-    def check_searchable(self, method: str) -> None:
-        self.model.check_searchable(method)
-
-    def conjugate(self, schema: Schema) -> Conjugate | None:
-        return self.model.conjugate(schema)
-
-    def bind(self, schema: Schema) -> GenerativeProgram:
-        return self.model.bind(schema)
 
 
 def refuse_labels(y: Values | None) -> None:

@@ -7,14 +7,13 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Schema, Table
+from bayesgen.data import Schema
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Family
-from bayesgen.generative import GenerativeProgram
-from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.program import Recipe, WrappedModel
 from bayesgen.records import record
-from bayesgen.statistics import Cells, Likelihood, SufficientStatistics
-from bayesgen.typing import Shaped, Values
+from bayesgen.statistics import SufficientStatistics
+from bayesgen.typing import Shaped
 
 from .classifier import GenerativeClassifier
 from .conjugate import Block, Conjugate, Densities
@@ -157,7 +156,7 @@ ALL_CLASSES = "all classes"
 
 
 @dataclasses.dataclass(frozen=True)
-class StructureAverage(ConcreteModel):
+class StructureAverage(WrappedModel):
     """A generative classifier in which each column depends on the class or does not.
 
     Generative story::
@@ -184,20 +183,9 @@ class StructureAverage(ConcreteModel):
     def blocks(self) -> Sequence[tuple[str, Family, Sequence[str]]]:
         return self.classifier.blocks
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
-        return self.classifier.infer_schema(table, y, declared)
-
-    def read_rows(self, schema: Schema, table: Table) -> Rows:
-        return self.classifier.read_rows(schema, table)
-
-    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        self.classifier.check_rows(schema, attributes)
-
-    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
-        return self.classifier.statistics(schema)
-
-    def with_scale(self, schema: Schema, summaries: Mapping[str, np.ndarray]) -> Schema:
-        return self.classifier.with_scale(schema, summaries)
+    @property
+    def wrapped(self) -> GenerativeClassifier:
+        return self.classifier
 
     def with_components(self, num_components: int) -> Recipe:
         raise ModelError(
@@ -240,10 +228,6 @@ class StructureAverage(ConcreteModel):
         """
         blocks = tuple(dataclasses.replace(block, family=_of_all_classes(block)) for block in conjugate.blocks)
         return dataclasses.replace(conjugate, blocks=blocks, classes=(ALL_CLASSES,))
-
-    def bind(self, schema: Schema) -> GenerativeProgram:
-        """The program where every column depends on the class."""
-        return self.classifier.bind(schema)
 
 
 def _of_all_classes(block: Block) -> Family:

@@ -59,7 +59,7 @@ from .messages import (
     signature_of,
 )
 from .missing import check_missing
-from .model import ConcreteModel, Model, Recipe, Response
+from .model import ConcreteModel, Model, Recipe, Response, WrappedModel
 from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .row_latents import WithRowLatents, repeated_rows, row_digests
 from .rows import check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
@@ -98,6 +98,7 @@ __all__ = [
     "TimeSteps",
     "Trace",
     "WithRowLatents",
+    "WrappedModel",
     "arbitrary_numbers",
     "arbitrary_sites",
     "are_exchangeable",

@@ -1,4 +1,4 @@
-"""The contract of models: `Recipe`, `ConcreteModel`, and the `Response` of a regression."""
+"""The contract of models: `Recipe`, `ConcreteModel`, `WrappedModel`, and the `Response` of a regression."""
 
 import abc
 import dataclasses
@@ -9,19 +9,10 @@ import numpy as np
 from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import (
-    Rows,
-    Schema,
-    Table,
-)
+from bayesgen.data import Rows, Schema, Table
 from bayesgen.errors import DataError, FitError
 from bayesgen.labels import Labelled, Learned
-from bayesgen.statistics import (
-    Cells,
-    Likelihood,
-    SufficientStatistics,
-    sufficient_statistics,
-)
+from bayesgen.statistics import Cells, Likelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int
 
 
@@ -49,28 +40,28 @@ class Response:
 
     def values(self, rows: Rows) -> Float[np.ndarray, " n"]:
         """The response of each row, NaN where it is missing."""
-        cells, mask = (np.asarray(arrays[self.site]) for arrays in (rows.values, rows.observed | self._whole(rows)))
+        cells, mask = (np.asarray(arrays[self.site]) for arrays in (rows.values, rows.observed | self._full_mask(rows)))
         if self.column is not None:
             cells, mask = cells[:, self.column], mask[:, self.column]
         return np.where(mask, cells, np.nan)
 
     def is_only_attribute(self, rows: Rows) -> bool:
         """Whether the response is all that is modelled, conditional on everything else in a row."""
-        whole = self.column is None or rows.values[self.site].shape[1] == 1
-        return whole and set(rows.values) == {self.site}
+        is_site = self.column is None or rows.values[self.site].shape[1] == 1
+        return is_site and set(rows.values) == {self.site}
 
-    def _whole(self, rows: Rows) -> dict[str, Bool[np.ndarray, "n ..."]]:
+    def _full_mask(self, rows: Rows) -> dict[str, Bool[np.ndarray, "n ..."]]:
         """A mask of ones for the site, if it has no mask."""
         return {} if self.site in rows.observed else {self.site: np.ones(rows.values[self.site].shape, bool)}
 
     def _replaced(self, rows: Rows, values: Float[np.ndarray, " n"], is_observed: Bool[np.ndarray, " n"]) -> Rows:
-        mask = (rows.observed | self._whole(rows))[self.site]
+        mask = (rows.observed | self._full_mask(rows))[self.site]
         if self.column is None:
             cells, mask = values, is_observed
         else:
             cells, mask = np.array(rows.values[self.site], np.float64), np.array(mask)
             cells[:, self.column], mask[:, self.column] = values, is_observed
-        observed = {site: of_site for site, of_site in rows.observed.items() if site != self.site}
+        observed = {site: site_mask for site, site_mask in rows.observed.items() if site != self.site}
         observed |= {} if mask.all() and len(mask) else {self.site: mask}
         return dataclasses.replace(rows, values=rows.values | {self.site: cells}, observed=observed)
 
@@ -222,6 +213,50 @@ class ConcreteModel(Recipe[Labelled]):
     @abc.abstractmethod
     def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks; None for a model without closed forms."""
+
+
+class WrappedModel(ConcreteModel[Labelled]):
+    """A model made of another one, which does all that is not said here."""
+
+    @property
+    @abc.abstractmethod
+    def wrapped(self) -> ConcreteModel:
+        """The other model."""
+
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
+        return self.wrapped.infer_schema(table, y, declared)
+
+    def read_rows(self, schema: Schema, table: Table) -> Rows:
+        return self.wrapped.read_rows(schema, table)
+
+    def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
+        self.wrapped.check_rows(schema, attributes)
+
+    def statistics(self, schema: Schema) -> dict[str, Likelihood]:
+        return self.wrapped.statistics(schema)
+
+    @property
+    def in_threads(self) -> bool:
+        return self.wrapped.in_threads
+
+    def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
+        return self.wrapped.summarize(schema, rows)
+
+    def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
+        return self.wrapped.with_scale(schema, summaries)
+
+    @property
+    def form_to_search(self) -> str | None:
+        return self.wrapped.form_to_search
+
+    def check_searchable(self, method: str) -> None:
+        self.wrapped.check_searchable(method)
+
+    def conjugate(self, schema: Schema) -> Any:
+        return self.wrapped.conjugate(schema)
+
+    def bind(self, schema: Schema) -> Any:
+        return self.wrapped.bind(schema)
 
 
 def check_has_response(table: Table) -> None:
