@@ -1,4 +1,4 @@
-"""Programs run at arbitrary values."""
+"""Programs run at arbitrary values of their sites, which no sampler draws: nothing is compiled for them."""
 
 import math
 from collections.abc import Callable
@@ -137,5 +137,5 @@ def center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, fl
         mean, scale = jnp.asarray(distribution.mean), jnp.sqrt(distribution.variance)
     except NotImplementedError:
         return 0.0, 1.0
-    known = jnp.isfinite(mean) & jnp.isfinite(scale)
-    return jnp.where(known, mean, 0.0), jnp.where(known, scale, 1.0)
+    exist = jnp.isfinite(mean) & jnp.isfinite(scale)
+    return jnp.where(exist, mean, 0.0), jnp.where(exist, scale, 1.0)

@@ -31,18 +31,19 @@ def check_missing(program: Program, rows: Rows, predicted: Collection[str | None
     """
     for name, observed in rows.observed.items():
         site = program.structure.attribute[name]
-        _check_whole(name, site, observed)
+        _check_events(name, site, observed)
         if site.steps is not None and site.steps.are_several and name in dict(program.plan.compressed):
             _check_steps(name, observed)
     if not rows.observed:
         return
-    for name, needed in program.plan.dependences:
-        for other in needed:
-            if other not in predicted:
-                _check_known(rows, name, other)
+    for name, parents in program.plan.dependences:
+        for parent in parents:
+            if parent not in predicted:
+                _check_parent(rows, name, parent)
 
 
-def _check_whole(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
+def _check_events(name: str, site: Site, observed: Bool[Array, "n ..."]) -> None:
+    """Refuse events of which a part is missing."""
     axes = tuple(range(-site.event_axes, 0))
     if not axes:
         return
@@ -64,18 +65,18 @@ def _check_steps(name: str, observed: Bool[Array, "n ..."]) -> None:
         )
 
 
-def _check_known(rows: Rows, name: str, other: str) -> None:
-    """Refuse rows in which `name` is observed, and the attribute `other` that it depends on is missing."""
-    if other not in rows.observed:
+def _check_parent(rows: Rows, name: str, parent: str) -> None:
+    """Refuse rows in which `name` is observed, and the attribute `parent` that it depends on is missing."""
+    if parent not in rows.observed:
         return
-    unknown = ~_by_row(rows.observed[other]).all(1)
-    needed = _by_row(rows.observed[name]).any(1) if name in rows.observed else np.ones(rows.num_rows, bool)
-    wrong = np.asarray(unknown & needed)
+    is_unknown = ~_by_row(rows.observed[parent]).all(1)
+    is_needed = _by_row(rows.observed[name]).any(1) if name in rows.observed else np.ones(rows.num_rows, bool)
+    wrong = np.asarray(is_unknown & is_needed)
     if wrong.any():
         raise DataError(
-            f"Attribute {other!r} is missing in {int(wrong.sum())} rows, the first is row {_first_row(wrong)}, and the "
-            f"program makes {name!r} from it, whose probability is then not known. Drop these rows, or impute "
-            f"{other!r}; where {name!r} is missing too, both are left out."
+            f"Attribute {parent!r} is missing in {int(wrong.sum())} rows, the first is row {_first_row(wrong)}, and "
+            f"the program makes {name!r} from it, whose probability is then not known. Drop these rows, or impute "
+            f"{parent!r}; where {name!r} is missing too, both are left out."
         )
 
 

@@ -1,4 +1,4 @@
-"""Rows of a program: data as arrays by attribute site, checked against the supports, and their statistics."""
+"""Data read as the rows of a program: arrays by attribute site, rows first, with masks of the observed cells."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -81,17 +81,17 @@ def read_sequences(name: str, site: Site, cells: SequenceCells) -> tuple[Shaped[
         DataError: cells that are no such sequences, or longer ones than the site has, naming row and time step.
     """
     assert site.steps is not None
-    of_symbols, is_one = site.steps.of_symbols, _is_one(site)
-    if of_symbols and is_one and (isinstance(cells, Padded) or cells.ndim < 3):
+    are_codes, is_one = site.steps.of_symbols, _is_one(site)
+    if are_codes and is_one and (isinstance(cells, Padded) or cells.ndim < 3):
         values, observed = _symbols(f"Attribute {name!r}", site.steps.symbols, steps_of(cells, name))
     else:
         assert isinstance(cells, np.ndarray)
         array = numbers(name, _stacked(name, site, cells) if is_one and cells.ndim == 1 else cells)
-        array = _of_site(name, site, array)
+        array = _with_rows_first(name, site, array)
         observed = ~np.isnan(array)
         values = np.where(observed, array, 0.0)
-        values = _whole(name, values) if of_symbols else values
-    _check_lengths(name, site, values != PADDING if of_symbols else observed)
+        values = _as_codes(name, values) if are_codes else values
+    _check_lengths(name, site, values != PADDING if are_codes else observed)
     return values, None if observed.all() else observed
 
 
@@ -108,7 +108,7 @@ def _symbols(
 def _stacked(name: str, site: Site, cells: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, "n T ..."]:
     """Lists of numbers, or of arrays, in one array, padded by NaN."""
     steps_shape = site.event_shape[1:]
-    arrays = [_of_row(name, row, cell, steps_shape) for row, cell in enumerate(cells.tolist())]
+    arrays = [_sequence_of_numbers(name, row, cell, steps_shape) for row, cell in enumerate(cells.tolist())]
     longest = max([len(array) for array in arrays], default=0)
     padded = np.full((len(arrays), max(longest, 1), *steps_shape), np.nan)
     for row, array in enumerate(arrays):
@@ -116,7 +116,7 @@ def _stacked(name: str, site: Site, cells: Shaped[np.ndarray, " n"]) -> Shaped[n
     return padded
 
 
-def _of_row(name: str, row: int, cell: Any, step_shape: tuple[int, ...]) -> Float[np.ndarray, "steps ..."]:
+def _sequence_of_numbers(name: str, row: int, cell: Any, step_shape: tuple[int, ...]) -> Float[np.ndarray, "steps ..."]:
     """One sequence of numbers as an array, empty where it is missing."""
     is_list = isinstance(cell, list | tuple | np.ndarray)
     if not is_list and not (cell is None or cell != cell):
@@ -139,15 +139,15 @@ def _refuse_row(name: str, row: int, found: str, step_shape: tuple[int, ...], re
     )
 
 
-def _of_site(name: str, site: Site, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
+def _with_rows_first(name: str, site: Site, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "n ..."]:
     """An array with the rows first, of the shape of the site up to the number of time steps."""
     expected = list(site.row_shape)
     expected.insert(site.position, -1)
     if site.position > 0 and values.ndim == len(expected):
         values = np.moveaxis(values, site.position, 0)
     without_steps = [size for axis, size in enumerate(values.shape[1:], 1) if axis != site.step_axis]
-    wanted = [size for axis, size in enumerate(site.row_shape, 1) if axis != site.step_axis]
-    if values.ndim != len(expected) or without_steps != wanted:
+    site_sizes = [size for axis, size in enumerate(site.row_shape, 1) if axis != site.step_axis]
+    if values.ndim != len(expected) or without_steps != site_sizes:
         shown = tuple("T" if axis == site.step_axis else str(size) for axis, size in enumerate(site.row_shape, 1))
         raise DataError(
             f"Attribute {name!r}: rows have shape {values.shape[1:]}, and sequences of T steps at the program's site "
@@ -159,7 +159,7 @@ def _of_site(name: str, site: Site, values: Float[np.ndarray, "..."]) -> Float[n
     return values
 
 
-def _whole(name: str, values: Float[np.ndarray, "n ..."]) -> Int[np.ndarray, "n ..."]:
+def _as_codes(name: str, values: Float[np.ndarray, "n ..."]) -> Int[np.ndarray, "n ..."]:
     """Codes as integers."""
     codes = values.astype(np.int64)
     if (codes != values).any():
@@ -177,8 +177,8 @@ def _check_lengths(name: str, site: Site, is_step: Bool[np.ndarray, "n ..."]) ->
     most = site.steps.most
     if most is None or is_step.shape[site.step_axis] <= most:
         return
-    of_steps = np.moveaxis(is_step, site.step_axis, 1)[:, most:]
-    longer = of_steps.reshape(len(of_steps), -1).any(1)
+    beyond = np.moveaxis(is_step, site.step_axis, 1)[:, most:]
+    longer = beyond.reshape(len(beyond), -1).any(1)
     if longer.any():
         row = int(np.argmax(longer))
         raise DataError(
@@ -238,16 +238,16 @@ def read_covariates(program: Program, table: Table) -> Rows:
 
 
 def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[str, Shaped[np.ndarray, "n ..."]]:
-    wanted = [name for name in (*program.attributes, *program.covariates) if name != program.response_site]
+    names = [name for name in (*program.attributes, *program.covariates) if name != program.response_site]
     if not table.named:
-        if len(wanted) == 1:
-            return {wanted[0]: np.asanyarray(table.matrix(table.names))}
+        if len(names) == 1:
+            return {names[0]: np.asanyarray(table.matrix(table.names))}
         raise DataError(
-            f"The program has the attribute sites {wanted}: give a mapping or a data frame with these names, "
+            f"The program has the attribute sites {names}: give a mapping or a data frame with these names, "
             "not an array."
         )
-    missing = [name for name in wanted if name not in table.names]
-    extra = [name for name in table.names if name not in wanted and name not in unread]
+    missing = [name for name in names if name not in table.names]
+    extra = [name for name in table.names if name not in names and name not in unread]
     if len(missing) == len(program.attributes) == 1 and not extra and program.covariates and program.label is None:
         raise DataError(
             f"The data have no column {missing[0]!r}, the program's only attribute. If it is to be predicted, name it "
@@ -260,7 +260,7 @@ def _columns(program: Program, table: Table, unread: set[str | None]) -> dict[st
             "Another site of the plate that is no column (an attribute that was reparametrised and so goes by another "
             "name) is not supported: sample the attribute itself."
         )
-    return {name: table.column(name) for name in wanted}
+    return {name: table.column(name) for name in names}
 
 
 def _attribute(
@@ -304,10 +304,10 @@ def with_covariates(
         DataError: covariates of other shapes or dtypes than the program's; any with which it cannot be run.
     """
     if program.known_covariates is None:
-        found = {name: covariate_values(name, of_name) for name, of_name in cells.items()}
-        return program.of_covariates({name: Covariate.of(values) for name, values in found.items()}), {**found}
+        values = {name: covariate_values(name, column) for name, column in cells.items()}
+        return program.of_covariates({name: Covariate.of(array) for name, array in values.items()}), {**values}
     columns = program.covariate_columns
-    return program, {name: columns[name].values(name, of_name) for name, of_name in cells.items()}
+    return program, {name: columns[name].values(name, column) for name, column in cells.items()}
 
 
 def check_numbers(y: np.ndarray, num_classes: int) -> None:
