@@ -19,8 +19,8 @@ from bayesgen.program import NUMBERS_OF_A_RUN, Message, base_support
 from bayesgen.recognition import is_of_classes, value_range
 from bayesgen.typing import Array
 
-from .model_arguments import Constant, Leaf, NumberOfRows, Rows, arguments_by_name
-from .model_study import Call, Observations, RowAxis, Study, as_number
+from .model_arguments import Constant, Leaf, NumberOfRows, RowsArgument, arguments_by_name
+from .model_study import Call, ModelStudy, Observations, RowAxis, in_double
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class AsWritten:
     @property
     def covariates(self) -> tuple[str, ...]:
         """Names of the covariates."""
-        return tuple(leaf.name for _, leaf in self.leaves if isinstance(leaf, Rows) and leaf.name is not None)
+        return tuple(leaf.name for _, leaf in self.leaves if isinstance(leaf, RowsArgument) and leaf.name is not None)
 
     @property
     def __name__(self) -> str:
@@ -65,18 +65,22 @@ class AsWritten:
             DataError: a constant that is not that of training, an argument that is missing, arrays of other shapes or
                 of different numbers of rows, and text of unknown categories.
         """
-        _, given = arguments_by_name(self.call.model, args, kwargs)
-        known = dict(self.leaves)
-        if extra := [name for name, value in given.items() if name not in known and value is not None]:
+        _, arguments = arguments_by_name(self.call.model, args, kwargs)
+        leaves = dict(self.leaves)
+        if extra := [name for name, value in arguments.items() if name not in leaves and value is not None]:
             raise DataError(f"The argument {extra[0]!r} was not given when the program was made: leave it out.")
         for name, leaf in self.leaves:
             if isinstance(leaf, Constant):
-                leaf.check(name, given.get(name))
-        parts = {name: leaf for name, leaf in self.leaves if isinstance(leaf, Rows) and given.get(name) is not None}
+                leaf.check(name, arguments.get(name))
+        parts = {
+            name: leaf
+            for name, leaf in self.leaves
+            if isinstance(leaf, RowsArgument) and arguments.get(name) is not None
+        }
         if missing := [name for name in self.covariates if name not in parts]:
             raise DataError(f"The argument {missing[0]!r} is missing: every row needs its value.")
-        rows = {name: leaf.rows_of(name, given[name]) for name, leaf in parts.items()}
-        counts = {name: int(given[name]) for name, leaf in self.leaves if isinstance(leaf, NumberOfRows)}
+        rows = {name: leaf.rows_of(name, arguments[name]) for name, leaf in parts.items()}
+        counts = {name: int(arguments[name]) for name, leaf in self.leaves if isinstance(leaf, NumberOfRows)}
         sizes = {name: len(values) for name, values in rows.items()} | counts
         if len(set(sizes.values())) != 1:
             raise DataError(
@@ -86,16 +90,18 @@ class AsWritten:
         size = next(iter(sizes.values()))
         return self._values(size, parts, rows), covariates, size
 
-    def _values(self, size: int, parts: Mapping[str, Rows], rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _values(
+        self, size: int, parts: Mapping[str, RowsArgument], rows: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Observed site -> value, rows first."""
         if all(leaf.name is not None for leaf in parts.values()):
             return {}
-        fixed = {name: None if isinstance(leaf, Rows) else leaf.at(size, {}) for name, leaf in self.leaves}
-        arrays = {name: as_number(values) for name, values in rows.items()}
-        readings = {name: leaf.reading for name, leaf in parts.items() if leaf.reading is not None}
+        fixed = {name: None if isinstance(leaf, RowsArgument) else leaf.at(size, {}) for name, leaf in self.leaves}
+        arrays = {name: in_double(values) for name, values in rows.items()}
+        training = {name: leaf.training_array for name, leaf in parts.items() if leaf.training_array is not None}
         moved = {name: np.moveaxis(value, 0, parts[name].axis) for name, value in arrays.items()}
-        _, observed, found = self.call.traced(fixed, moved, readings)
-        values = found.only(operator.attrgetter("values"))(np.zeros(NUMBERS_OF_A_RUN), moved)
+        _, observed, outputs = self.call.traced(fixed, moved, training)
+        values = outputs.only(operator.attrgetter("values"))(np.zeros(NUMBERS_OF_A_RUN), moved)
         return {name: self.rows.first(observed[name], v, observed[name]["fn"].event_dim) for name, v in values.items()}
 
 
@@ -126,15 +132,15 @@ def as_written(
     Raises:
         ModelError: a model whose rows cannot be told, that mixes them, or that has what no program can have.
     """
-    template, given = arguments_by_name(model, args, kwargs)
+    template, arguments = arguments_by_name(model, args, kwargs)
     call = Call(model, template)
-    study = Study(call, given, rows, constants)
+    study = ModelStudy(call, arguments, rows, constants)
     if label is not None and label not in study.observed:
         raise ModelError(
             f"The label {label!r} is no observed site of the model, whose observed sites are {[*study.observed]}: name "
             "one of them, and give its values."
         )
-    leaves = tuple((name, study.leaf(name)) for name in given)
+    leaves = tuple((name, study.leaf(name)) for name in arguments)
     plate = study.rows.plate or next(n for n in ("rows", "rows of data", "all rows") if n not in study.trace)
     left_out = study.observed_deterministics
     function = AsWritten(call, leaves, study.rows, plate, tuple(study.local), left_out)

@@ -1,4 +1,4 @@
-"""The arguments of a model as it is written: constants, the number of rows, and arrays with an axis of rows."""
+"""The arguments of a model with `obs=`: constants, the number of rows, and arrays with an axis of rows."""
 
 import abc
 import dataclasses
@@ -18,7 +18,7 @@ from bayesgen.errors import DataError, ModelError
 from bayesgen.program import signature_of
 from bayesgen.typing import Array, Shaped
 
-from .numpy_reads import Reading
+from .numpy_reads import TrainingArray
 
 OURS = ("label", "rows", "classes", "constants")  # keyword-only arguments of `GenerativeProgram.from_model`
 
@@ -40,16 +40,16 @@ class Text(NamedTuple):
         """
         import pandas as pd
 
-        known = pd.Categorical(values).categories if categories is None else pd.Index(categories)
+        index = pd.Categorical(values).categories if categories is None else pd.Index(categories)
         cells = as_array(values, f"The argument {name!r}").astype(object)
-        codes, missing = np.asarray(known.get_indexer(pd.Index(cells)), np.int64), np.asarray(pd.isna(cells))
+        codes, missing = np.asarray(index.get_indexer(pd.Index(cells)), np.int64), np.asarray(pd.isna(cells))
         if (unknown := (codes < 0) & ~missing).any():
             row = int(np.argmax(unknown))
             raise DataError(
                 f"The argument {name!r} has {str(cells[row])!r} in row {row}, and those of training are "
-                f"{quote_some(known)}: give every row its category."
+                f"{quote_some(index)}: give every row its category."
             )
-        return cls(np.where(missing, np.nan, codes) if missing.any() else codes, tuple(known))
+        return cls(np.where(missing, np.nan, codes) if missing.any() else codes, tuple(index))
 
 
 def is_text(value: Any) -> bool:
@@ -105,7 +105,7 @@ def _taken_apart(name: str, value: Any, leaves: dict[str, Any]) -> Any:
         return {key: _taken_apart(f"{name}.{key}" if name else key, part, leaves) for key, part in value.items()}
     paths, tree = jax.tree_util.tree_flatten_with_path(value, is_leaf=_is_leaf)
     names = [f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}" if path else name for path, _ in paths]
-    leaves |= {of_leaf: _column(of_leaf, leaf) for of_leaf, (_, leaf) in zip(names, paths, strict=True)}
+    leaves |= {path_name: _column(path_name, leaf) for path_name, (_, leaf) in zip(names, paths, strict=True)}
     return jax.tree.unflatten(tree, names)
 
 
@@ -198,7 +198,7 @@ class NumberOfRows(Leaf):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows(Leaf):
+class RowsArgument(Leaf):
     """An array with an axis of rows.
 
     Attributes:
@@ -218,8 +218,8 @@ class Rows(Leaf):
     training: np.ndarray | None
 
     @functools.cached_property
-    def reading(self) -> Reading | None:
-        return None if self.training is None else Reading(self.training)
+    def training_array(self) -> TrainingArray | None:
+        return None if self.training is None else TrainingArray(self.training)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -232,7 +232,7 @@ class Rows(Leaf):
     def in_model(self, rows: Any) -> Any:
         """Rows as the model takes them."""
         value = jnp.moveaxis(rows, 0, self.axis) if self.axis else rows
-        return value if self.reading is None else self.reading.shown(value)
+        return value if self.training_array is None else self.training_array.read_as_training(value)
 
     def rows_of(self, name: str, value: Any) -> Shaped[np.ndarray, "n ..."]:
         """The rows of an argument, text as indices of the categories of training."""

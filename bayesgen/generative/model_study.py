@@ -35,19 +35,19 @@ from bayesgen.program import (
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array
 
-from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, Rows, is_array, put_together, with_columns
-from .numpy_reads import Reading
+from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, RowsArgument, is_array, put_together, with_columns
+from .numpy_reads import TrainingArray
 
-FEW = 32  # rows of which one is changed
+MOST_CHANGED = 32  # rows, one of which is changed at a time
 
 
-class Found(NamedTuple):
-    """What a run of the model gives; of arrays, or of what they depend on.
+class ModelOutputs(NamedTuple):
+    """What a run of the model computes: arrays, or the names of the arguments that each depends on.
 
     Attributes:
         values: observed site -> its value.
         log_probs: observed site -> log probabilities of its value.
-        distributions: numbers that the distributions of all sites are made of, and their scales.
+        distributions: parameters of the distributions of all sites, and their scales.
         deterministics: deterministic site -> its value.
     """
 
@@ -90,18 +90,18 @@ class Observations(Messenger):
             msg["value"], msg["is_observed"] = None, False  # type: ignore[typeddict-item]
 
 
-class Run(NamedTuple):
+class ModelRun(NamedTuple):
     """A run of the model, traced.
 
     Attributes:
         trace: its sites.
         observed: the sites that it observes.
-        found: `Found` of standard normal numbers and of arrays.
+        outputs: `ModelOutputs` as a function of standard normal numbers and of arrays.
     """
 
     trace: Trace
     observed: dict[str, Message]
-    found: Traced
+    outputs: Traced
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,13 +117,18 @@ class Call:
         return self.model(*bound.args, **bound.kwargs)
 
     def traced(
-        self, leaves: Leaves, arrays: Mapping[str, Any], readings: Mapping[str, Reading], *, are_drawn: bool = True
-    ) -> Run:
+        self,
+        leaves: Leaves,
+        arrays: Mapping[str, Any],
+        training: Mapping[str, TrainingArray],
+        *,
+        are_drawn: bool = True,
+    ) -> ModelRun:
         """The model run with leaves of which some are arrays that are traced."""
         runs: list[tuple[Trace, Observations]] = []
 
-        def found(numbers: Array, arrays: Mapping[str, Array]) -> Found:
-            shown = {name: readings[name].shown(a) if name in readings else a for name, a in arrays.items()}
+        def outputs(numbers: Array, arrays: Mapping[str, Array]) -> ModelOutputs:
+            shown = {n: training[n].read_as_training(a) if n in training else a for n, a in arrays.items()}
             observations = Observations(are_drawn)
 
             def model(size: int) -> None:
@@ -132,15 +137,15 @@ class Call:
 
             trace = arbitrary_sites(model, 1, {}, numbers)
             runs.append((trace, observations))
-            made = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
+            distributions = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
             log_probs = {} if are_drawn else {name: log_prob(as_codes(trace[name])) for name in observations.values}
             deterministics = {name: m["value"] for name, m in trace.items() if is_deterministic(m)}
-            return Found(dict(observations.values), log_probs, made, deterministics)
+            return ModelOutputs(dict(observations.values), log_probs, distributions, deterministics)
 
         numbers = jax.ShapeDtypeStruct((NUMBERS_OF_A_RUN,), jnp.result_type(float))
-        traced = Traced.of(found, numbers, dict(arrays))
+        traced = Traced.of(outputs, numbers, dict(arrays))
         trace, observations = runs[0]
-        return Run(trace, {name: trace[name] for name in observations.values}, traced)
+        return ModelRun(trace, {name: trace[name] for name in observations.values}, traced)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,14 +219,14 @@ def _resized(value: Any, axis: int | None, size: int) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), value.dtype)
 
 
-class Study:
-    """What a model's arguments are, seen by running it with them, with a row more, and with a row changed."""
+class ModelStudy:
+    """Which arguments of a model follow its rows: it is run with them, with a row more, and with a row changed."""
 
     def __init__(self, call: Call, leaves: Leaves, rows: str | None, constants: Collection[str] = ()) -> None:
-        self.call, self.given, self.constants = call, leaves, constants
+        self.call, self.arguments, self.constants = call, leaves, constants
         self._check_constants()
         columns, texts = with_columns({name: value for name, value in leaves.items() if name not in constants})
-        columns = {name: as_number(value) if is_array(value) else value for name, value in columns.items()}
+        columns = {name: in_double(value) if is_array(value) else value for name, value in columns.items()}
         self.leaves = {**leaves, **columns}
         self.categories = {name: text.categories for name, text in texts.items()}
         self.trace, self.observed, _ = call.traced(self.leaves, {}, {})
@@ -230,9 +235,9 @@ class Study:
         self.size = self.rows.size(next(iter(self.observed.values())))
         arrays = {name: np.asarray(value) for name, value in columns.items() if is_array(value)}
         self.arrays = {name: array for name, array in arrays.items() if max(array.shape) >= self.size}
-        self.readings = {name: Reading(value) for name, value in self.arrays.items()}
-        self.trace, self.observed, self.found = call.traced(self.leaves, self.arrays, self.readings)
-        self.sources = self.found.sources("numbers", {name: name for name in self.arrays})
+        self.training = {name: TrainingArray(value) for name, value in self.arrays.items()}
+        self.trace, self.observed, self.outputs = call.traced(self.leaves, self.arrays, self.training)
+        self.sources = self.outputs.sources("numbers", {name: name for name in self.arrays})
         self.local: list[str] = []  # latents of the rows
         self.axes, other = self._axes()
         self._check_latents(other)
@@ -252,10 +257,10 @@ class Study:
             )
 
     def _check_constants(self) -> None:
-        if unknown := [name for name in self.constants if name not in self.given]:
+        if unknown := [name for name in self.constants if name not in self.arguments]:
             raise ModelError(
-                f"constants= names {unknown[0]!r}, and the arguments of the model are {quote_some(self.given)}: name "
-                "some of them."
+                f"constants= names {unknown[0]!r}, and the arguments of the model are {quote_some(self.arguments)}: "
+                "name some of them."
             )
 
     def _axes(self) -> tuple[dict[str, int | None], Trace]:
@@ -290,7 +295,7 @@ class Study:
         axes = [axis for axis, size in enumerate(array.shape) if size == self.size]
         if len(axes) < 2 or name not in _all_of(self.sources.values):
             return axes[0] if axes else None
-        values = functools.partial(self.found.only(operator.attrgetter("values")), arbitrary_numbers(0))
+        values = functools.partial(self.outputs.only(operator.attrgetter("values")), arbitrary_numbers(0))
         before = values(self.arrays)
         after = {axis: values({**self.arrays, name: _changed(array, axis)[0]}) for axis in axes}
         alone = [axis for axis in axes if self._other_rows(self.observed, before, after[axis], of_values=True) is None]
@@ -302,7 +307,7 @@ class Study:
         """An observed site whose values, or log probabilities, differ in another row than the first one."""
         for site, message in observed.items():
             event_dim = message["fn"].event_dim if of_values else 0
-            first, second = (self.rows.first(message, of_all[site], event_dim)[1:] for of_all in (before, after))
+            first, second = (self.rows.first(message, arrays[site], event_dim)[1:] for arrays in (before, after))
             if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
                 return site
         return None
@@ -311,7 +316,7 @@ class Study:
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         return is_whole and value == self.size and name not in self.constants
 
-    def _larger(self, axes: Mapping[str, int | None]) -> tuple[Run | None, str]:
+    def _larger(self, axes: Mapping[str, int | None]) -> tuple[ModelRun | None, str]:
         """The model run with a row more; or None, and the error in parentheses if there is one."""
         try:
             larger = self._resized(axes, self.size + 1)
@@ -331,12 +336,12 @@ class Study:
             f"constants=({doubtful[0]!r},)."
         )
 
-    def _resized(self, axes: Mapping[str, int | None], size: int, *, are_drawn: bool = True) -> Run:
+    def _resized(self, axes: Mapping[str, int | None], size: int, *, are_drawn: bool = True) -> ModelRun:
         changed = {
             n: _resized(v, axes.get(n), size) for n, v in self.leaves.items() if n not in self.arrays and n in axes
         }
         arrays = {name: _resized(value, axes.get(name), size) for name, value in self.arrays.items()}
-        return self.call.traced({**self.leaves, **changed}, arrays, self.readings, are_drawn=are_drawn)
+        return self.call.traced({**self.leaves, **changed}, arrays, self.training, are_drawn=are_drawn)
 
     def _check_latents(self, larger: Trace) -> None:
         for name, message in samples(self.trace).items():
@@ -390,26 +395,26 @@ class Study:
     def _check_separate(self, feeding: frozenset[str]) -> None:
         """Refuse arguments that give observed values, and enter distributions, too."""
         for site, parts in self.sources.distributions.items():
-            both = sorted(feeding & _all_of(parts))
-            if both and is_scanned(self.trace[site]):
+            entering = sorted(feeding & _all_of(parts))
+            if entering and is_scanned(self.trace[site]):
                 raise ModelError(
                     f"The site {site!r} is sampled in a scan over the rows, each of which depends on those before it: "
                     "such a series is one row of a data-free program, GenerativeProgram(function)."
                 )
-            if both:
+            if entering:
                 raise ModelError(
-                    f"The argument {both[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
-                    "too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
+                    f"The argument {entering[0]!r} gives an observed value, and it enters the distribution of {site!r}"
+                    ", too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
                     "pass what enters the distribution as an argument of its own (a covariate). Missing values are "
                     "NaN, and need no mask; a series is one row of a data-free program, GenerativeProgram(function)."
                 )
 
     def _check_alone(self) -> None:
         """Refuse arguments of which one row enters the log probability, or the observed value, of another one."""
-        size = min(self.size, FEW)
+        size = min(self.size, MOST_CHANGED)
         if size < 2:
             return
-        _, observed, found = self._resized(self.axes, size, are_drawn=False)
+        _, observed, outputs = self._resized(self.axes, size, are_drawn=False)
         few = {  # rows of several arguments, as new rows may have them: an index of its own row is that of another one
             name: _rows(value, self.axes[name], np.roll(np.arange(size), shift))
             for shift, (name, value) in enumerate(self.arrays.items(), 1)
@@ -419,8 +424,8 @@ class Study:
             if name not in few or axis is None:
                 continue
             feeds = name in feeding
-            of_site = functools.partial(found.only(operator.attrgetter("values" if feeds else "log_probs")), numbers)
-            before, *after = (of_site({**few, name: rows}) for rows in (few[name], *_changed(few[name], axis)))
+            results = functools.partial(outputs.only(operator.attrgetter("values" if feeds else "log_probs")), numbers)
+            before, *after = (results({**few, name: rows}) for rows in (few[name], *_changed(few[name], axis)))
             sites = [self._other_rows(observed, before, changed, of_values=feeds) for changed in after]
             if mixed := [site for site in sites if site is not None]:
                 raise ModelError(
@@ -433,12 +438,14 @@ class Study:
         """What an argument is."""
         axis = self.axes.get(name)
         if axis is None:
-            return Constant(self.given[name])
+            return Constant(self.arguments[name])
         if name not in self.arrays:
             return NumberOfRows()
         array = self.arrays[name]
         row_shape, covariate = np.moveaxis(array, axis, 0).shape[1:], None if name in self.feeding else name
-        return Rows(covariate, axis, row_shape, array.dtype, self.categories.get(name), self.readings[name].needed)
+        return RowsArgument(
+            covariate, axis, row_shape, array.dtype, self.categories.get(name), self.training[name].needed
+        )
 
 
 def _all_of(sources: Any) -> frozenset[str]:
@@ -446,7 +453,7 @@ def _all_of(sources: Any) -> frozenset[str]:
     return frozenset().union(*jax.tree.leaves(sources))
 
 
-def as_number(values: np.ndarray) -> np.ndarray:
+def in_double(values: np.ndarray) -> np.ndarray:
     """An array of real numbers in float64; others as they are."""
     return values.astype(float) if values.dtype.kind == "f" else values
 

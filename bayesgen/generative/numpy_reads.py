@@ -1,7 +1,7 @@
-"""Arrays that NumPy and Python read as the training data, while JAX computes with the rows that are there.
+"""Lets a model read training values by NumPy, `len(np.unique(group))`, while JAX traces it for other rows.
 
-A model may read a covariate outside of JAX, `len(np.unique(group))`. The result is part of the model as it was
-trained, whatever rows it is run with later; `effects[group]` is about the rows that it is run with.
+What NumPy or Python reads is part of the model as it was trained, whatever rows it is run with later;
+`effects[group]` is about the rows that it is run with.
 """
 
 import functools
@@ -19,7 +19,7 @@ _OF_AXES = {"axis", "keepdims", "dtype"}
 _OPTIONS = {"reduce": _OF_AXES | {"initial", "where"}, "accumulate": _OF_AXES - {"keepdims"}}  # that JAX has, by method
 
 
-class Reading:
+class TrainingArray:
     """The training values of an array, and what NumPy and Python have done with it.
 
     Attributes:
@@ -41,22 +41,22 @@ class Reading:
         self.was_read = True
         return self.values
 
-    def shown(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-        """The values, read by NumPy and Python as the training values: a tracer of another class, or a view."""
+    def read_as_training(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+        """An array of the values that NumPy and Python read as those of training: a tracer of another class, or a view."""
         is_of_whole_numbers = self.values.dtype.kind in "iub"
         if isinstance(values, np.ndarray) or not hasattr(values, "_trace"):
             view = np.asarray(values).view(_class_of(np.ndarray, is_of_whole_numbers))
-            view.reading = self  # of itself alone, and not of what is computed of it
+            view.training = self  # of itself alone, and not of what is computed of it
             return view
         kind = _kind_of(values)
         values.__class__ = type(
-            "ReadByNumPy", (_class_of(kind, is_of_whole_numbers),), {"__slots__": (), "reading": self}
+            "ReadByNumPy", (_class_of(kind, is_of_whole_numbers),), {"__slots__": (), "training": self}
         )
         return values
 
     def computed(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
         """What NumPy's functions have made of the values: a tracer that they take, too."""
-        values.__class__ = type("ComputedByNumPy", (_kind_of(values),), _COMPUTING | {"reading": self})
+        values.__class__ = type("ComputedByNumPy", (_kind_of(values),), _COMPUTING | {"training": self})
         return values
 
 
@@ -70,19 +70,19 @@ def _class_of(kind: Any, is_of_whole_numbers: bool) -> Any:
     """The class of arrays, or of tracers, that are read as the training values."""
     # of real numbers, the largest one is that of the rows that are there
     names = ("tolist", "max", "min", "__iter__") if is_of_whole_numbers else ("tolist",)
-    members = {name: _of_training(kind, name) for name in names}
+    members = {name: _training_method(kind, name) for name in names}
     if kind is np.ndarray:
         return type("ViewReadByNumPy", (kind,), members | {"__array_function__": _array_function})
-    reading_of_all = {"__array__": lambda array, dtype=None, copy=None: np.array(array.reading.read(), dtype)}
+    reading_of_all = {"__array__": lambda array, dtype=None, copy=None: np.array(array.training.read(), dtype)}
     return type("TracerReadByNumPy", (kind,), members | _COMPUTING | reading_of_all)
 
 
-def _of_training(kind: Any, name: str) -> Callable[..., Any]:
+def _training_method(kind: Any, name: str) -> Callable[..., Any]:
     """A method of all training values; where arguments say of which axis or cells, of the rows that are there."""
 
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
-        is_of_all = hasattr(array, "reading") and all(argument is None for argument in (*args, *kwargs.values()))
-        return getattr(array.reading.read(), name)() if is_of_all else getattr(kind, name)(array, *args, **kwargs)
+        is_of_all = hasattr(array, "training") and all(argument is None for argument in (*args, *kwargs.values()))
+        return getattr(array.training.read(), name)() if is_of_all else getattr(kind, name)(array, *args, **kwargs)
 
     return method
 
@@ -93,17 +93,17 @@ def _array_ufunc(array: Any, ufunc: np.ufunc, method: str, *inputs: Any, **optio
     Raises:
         ModelError: functions, methods and options that JAX does not have.
     """
-    array.reading.was_computed_with = True
+    array.training.was_computed_with = True
     function = getattr(jnp, ufunc.__name__, None) if getattr(np, ufunc.__name__, None) is ufunc else None
     function = function if method == "__call__" else getattr(function, method, None)
     if function is None or method == "at" or options.keys() - _OPTIONS.get(method, set()):
         shown = ", ".join(("...", *(f"{option}=..." for option in options)))
-        called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        called_name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         raise ModelError(
-            f"The model calls {called}({shown}) of NumPy with an argument that has rows, and JAX has no such function "
-            "or option: compute it by jax.numpy or jax.scipy, or outside of the model."
+            f"The model calls {called_name}({shown}) of NumPy with an argument that has rows, and JAX has no such "
+            "function or option: compute it by jax.numpy or jax.scipy, or outside of the model."
         )
-    return jax.tree.map(array.reading.computed, function(*inputs, **options))
+    return jax.tree.map(array.training.computed, function(*inputs, **options))
 
 
 _COMPUTING = {"__slots__": (), "__array_ufunc__": _array_ufunc}
@@ -111,7 +111,9 @@ _COMPUTING = {"__slots__": (), "__array_ufunc__": _array_ufunc}
 
 def _array_function(array: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """What NumPy makes of a tracer: a method of arrays, `np.mean(x)`, or else a function of the training values."""
-    if not hasattr(array, "reading") or hasattr(jax.Array, function.__name__):
+    if not hasattr(array, "training") or hasattr(jax.Array, function.__name__):
         return np.ndarray.__array_function__(array, function, types, args, kwargs)
-    args, kwargs = jax.tree.map(lambda part: part.reading.read() if hasattr(part, "reading") else part, (args, kwargs))
+    args, kwargs = jax.tree.map(
+        lambda part: part.training.read() if hasattr(part, "training") else part, (args, kwargs)
+    )
     return function(*args, **kwargs)

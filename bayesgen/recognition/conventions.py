@@ -13,13 +13,13 @@ from bayesgen.errors import ModelError
 from bayesgen.program import Message, Trace, arguments_of, base_support, in_plate, is_factor, samples
 from bayesgen.statistics import innermost
 
-OF_CLASSES = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
+CLASS_DISTRIBUTIONS = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 
 
 def is_of_classes(message: Message) -> bool:
     """Whether the values of a sample site are classes; other whole numbers are counts."""
-    return isinstance(innermost(message["fn"]), OF_CLASSES)
+    return isinstance(innermost(message["fn"]), CLASS_DISTRIBUTIONS)
 
 
 def check_signature(function: Callable[..., object]) -> None:

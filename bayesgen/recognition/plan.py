@@ -22,8 +22,8 @@ from bayesgen.typing import Float, Int, Shaped
 
 from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces
 
-FEW = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
-MOST, NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
+FEW_ROWS = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
+MOST_ROWS, MOST_NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
 
@@ -44,7 +44,7 @@ class Recognition:
                 reasons[name] = reason
         reasons |= {name: "it is a latent of each row" for name in traces.program.local}
         _check_supports(traces)
-        size = traces.size_within(MOST, NUMBERS)
+        size = traces.size_within(MOST_ROWS, MOST_NUMBERS)
         self._probe = Probe(traces, size, tuple(reasons), label not in reasons)
         differing = self._probe.differing([name for name in attributes if name not in reasons], self._probe.runs)
         reasons |= differing
@@ -137,7 +137,7 @@ def _check_supports(traces: Traces) -> None:
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
 
 
-Run: TypeAlias = tuple[ProgramTrace, Int[np.ndarray, " n"]]
+LabelledTrace: TypeAlias = tuple[ProgramTrace, Int[np.ndarray, " n"]]
 """A program traced at some rows, and the codes of their labels."""
 
 
@@ -157,22 +157,22 @@ class Probe:
     names: tuple[str, ...]
     shares_label: bool
 
-    def with_random_labels(self, trace: ProgramTrace) -> Run:
+    def with_random_labels(self, trace: ProgramTrace) -> LabelledTrace:
         """A trace with random labels of its rows."""
         return trace, np.random.default_rng(0).integers(0, self.traces.program.num_classes, trace.size)
 
     @functools.cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[LabelledTrace]:
         """Many rows with random labels, and few rows of one class."""
-        many, few = (self.traces.at(size, self.names) for size in (self.size, FEW))
-        return [self.with_random_labels(many), (few, np.zeros(FEW, int))]
+        many, few = (self.traces.at(size, self.names) for size in (self.size, FEW_ROWS))
+        return [self.with_random_labels(many), (few, np.zeros(FEW_ROWS, int))]
 
     @functools.cached_property
     def single_rows(self) -> dict[str, Float[np.ndarray, "draws n K"]]:
         """Site -> log probabilities of each row alone under each class."""
         return self.traces.log_probs_of_single_rows(self.size, self.names)
 
-    def differing(self, names: Collection[str], runs: Sequence[Run]) -> dict[str, str]:
+    def differing(self, names: Collection[str], runs: Sequence[LabelledTrace]) -> dict[str, str]:
         """Attributes whose parameters in rows are not those of their classes, with the reason.
 
         Raises:
@@ -221,7 +221,7 @@ class Probe:
             if name in dependent
         }
 
-    def check_exchangeable(self, names: Collection[str], runs: Sequence[Run]) -> None:
+    def check_exchangeable(self, names: Collection[str], runs: Sequence[LabelledTrace]) -> None:
         """Refuse row-wise sites whose rows depend on their position or on other rows."""
         for trace, codes in runs if names else ():
             together = self.traces.outputs_at_rows(trace, codes, operator.attrgetter("log_probs"))

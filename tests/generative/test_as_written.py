@@ -22,7 +22,7 @@ from program.programs import program as data_free
 
 from bayesgen import MAP, NUTS, GenerativeProgram, NaiveBayes, PlugIn, fit, predict
 from bayesgen.errors import DataError, ModelError
-from bayesgen.generative.model_arguments import Rows
+from bayesgen.generative.model_arguments import RowsArgument
 from bayesgen.program.arbitrary import arbitrary_numbers
 
 from .written import GROUP, GROUPS, TABLE, WON, N, X, Y, censored, hierarchical, linear, logistic, schools, varying
@@ -124,7 +124,7 @@ def test_a_missing_value_is_a_missing_cell():
 def test_rows_of_ones_have_the_precision_of_the_caller():
     """And JAX has nothing to warn of."""
     assert made("hierarchical").example_covariates(N)["group"].dtype == np.int32
-    assert Rows(None, 0, (), np.dtype(np.int64), None, None).at(N, {}).dtype == np.int32
+    assert RowsArgument(None, 0, (), np.dtype(np.int64), None, None).at(N, {}).dtype == np.int32
 
 
 @pytest.mark.parametrize("column", [list, np.array, lambda names: pd.Series(names, dtype="category")])
