@@ -395,16 +395,16 @@ class ModelStudy:
     def _check_separate(self, feeding: frozenset[str]) -> None:
         """Refuse arguments that give observed values, and enter distributions, too."""
         for site, parts in self.sources.distributions.items():
-            entering = sorted(feeding & _all_of(parts))
-            if entering and is_scanned(self.trace[site]):
+            shared = sorted(feeding & _all_of(parts))
+            if shared and is_scanned(self.trace[site]):
                 raise ModelError(
                     f"The site {site!r} is sampled in a scan over the rows, each of which depends on those before it: "
                     "such a series is one row of a data-free program, GenerativeProgram(function)."
                 )
-            if entering:
+            if shared:
                 raise ModelError(
-                    f"The argument {entering[0]!r} gives an observed value, and it enters the distribution of {site!r}"
-                    ", too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
+                    f"The argument {shared[0]!r} gives an observed value, and it enters the distribution of {site!r}, "
+                    "too: compute with the value that numpyro.sample returns, y = numpyro.sample('y', ..., obs=y), or "
                     "pass what enters the distribution as an argument of its own (a covariate). Missing values are "
                     "NaN, and need no mask; a series is one row of a data-free program, GenerativeProgram(function)."
                 )

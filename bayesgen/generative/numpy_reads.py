@@ -42,7 +42,7 @@ class TrainingArray:
         return self.values
 
     def read_as_training(self, values: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-        """An array of the values that NumPy and Python read as those of training: a tracer of another class, or a view."""
+        """An array of the values, read by NumPy as those of training: a tracer of another class, or a view."""
         is_of_whole_numbers = self.values.dtype.kind in "iub"
         if isinstance(values, np.ndarray) or not hasattr(values, "_trace"):
             view = np.asarray(values).view(_class_of(np.ndarray, is_of_whole_numbers))
