@@ -31,7 +31,7 @@ from bayesgen.program import (
     FAST_TO_COMPILE,
     Arrays,
     ConcreteModel,
-    Definition,
+    FunctionContent,
     Means,
     Plan,
     Program,
@@ -291,7 +291,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled and copied: the fields. What was found out about the program is found again."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields if self.definition is None else fields | {"function": self.definition}
+        return fields if self.content is None else fields | {"function": self.content}
 
     def __copy__(self) -> Self:
         return self.replace()
@@ -301,7 +301,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
         Code is compared among programs that one version of Python has compiled.
         """
-        read = {} if self.definition is None else self.definition.fingerprint
+        read = {} if self.content is None else self.content.digests
         parts = {f"Python {sys.version_info.major}.{sys.version_info.minor}": read}
         if self.awaits_covariates:
             return parts
@@ -312,7 +312,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     @property
     def _statement(self) -> Hashable:
         stated = self.label, self.classes, self.response_site, self.local, self.in_prediction
-        return self.definition or self.function, stated
+        return self.content or self.function, stated
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GenerativeProgram) and self._statement == other._statement
@@ -331,12 +331,12 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         return self.function(n, **covariates)
 
     def replace(self, **values: Any) -> Self:
-        kept = {} if "function" in values else {"definition": self.definition}
+        kept = {} if "function" in values else {"content": self.content}
         return copied(self, **kept, **values)
 
-    def as_read_now(self) -> "GenerativeProgram":
+    def refreshed(self) -> "GenerativeProgram":
         """The program, made again if what its function reads has changed since."""
-        if self.definition is None or Definition.of(self.function) is self.definition:
+        if self.content is None or FunctionContent.of(self.function) is self.content:
             return self
         label = self.response_site or self.label
         return GenerativeProgram(self.function, label=label, classes=self.classes or None, local=self.local)
@@ -391,7 +391,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     @functools.cached_property
     def plan(self) -> Plan:
-        if self.definition is None:  # other hyperparameters may be of other likelihoods, such as those of histograms
+        if self.content is None:  # other hyperparameters may be of other likelihoods, such as those of histograms
             return Introspection(self).plan
         return self.introspection.plan
 
@@ -475,7 +475,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
         """Site -> its value in one run of the program, with the values of some sites known."""
-        trace = sites_of(handlers.substitute(self.unchanged_function, data=known), n, covariates, key)
+        trace = sites_of(handlers.substitute(self.function_as_made, data=known), n, covariates, key)
         row_names = (*dict(self.structure.row_deterministics), *self.row_sites)
         names = (*self.latents, *self.structure.deterministics, *row_names)
         return {name: trace[name]["value"] for name in names}
@@ -611,7 +611,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The schema with names of the attributes and covariates, and the program's classes."""
-        if (program := self.as_read_now()) is not self:
+        if (program := self.refreshed()) is not self:
             return program.infer_schema(table, y, declared)
         if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
@@ -711,7 +711,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
 
     def concrete(self, schema: Schema) -> "GenerativeProgram":
         """The program as its function is now, of the covariates of the schema."""
-        return self.as_read_now().of_covariates(schema.covariates)
+        return self.refreshed().of_covariates(schema.covariates)
 
     def bind(self, schema: Schema) -> "GenerativeProgram":
         return self.of_covariates(schema.covariates)

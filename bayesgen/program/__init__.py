@@ -15,7 +15,7 @@ from .density import (
     slopes_of_log_odds,
 )
 from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
-from .fingerprint import content_digest
+from .fingerprint import FunctionContent, content_digest
 from .hidden_states import (
     ResponseValues,
     are_exchangeable,
@@ -60,7 +60,7 @@ from .messages import (
 )
 from .missing import check_missing
 from .model import ConcreteModel, Model, Recipe, Response, WrappedModel
-from .pytree import Definition, PytreeFunction, cached_by_structure, register_program, weakref_safe
+from .pytree import PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .row_latents import WithRowLatents, repeated_rows, row_digests
 from .rows import check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
@@ -76,8 +76,8 @@ __all__ = [
     "Arrays",
     "ConcreteModel",
     "CrossProductsTerm",
-    "Definition",
     "Evaluation",
+    "FunctionContent",
     "LogLikelihood",
     "LogPriorKind",
     "Means",

@@ -76,7 +76,7 @@ def run(
         numbers: standard normal numbers, which arbitrary values are made of.
         spread: how far values are from their means, see `arbitrary_value`.
     """
-    trace = arbitrary_sites(program.unchanged_function, size, covariates, numbers, spread)
+    trace = arbitrary_sites(program.function_as_made, size, covariates, numbers, spread)
     for message in samples(trace).values():
         message["support"] = message["fn"].support  # may be computed on access, so not after tracing
     return trace

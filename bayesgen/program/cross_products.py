@@ -73,7 +73,7 @@ def log_likelihoods(program: Program, statistics: SufficientStatistics) -> tuple
     """
     rows, rowwise = statistics.rows, program.plan.rowwise
     found: dict[str, LogLikelihood] = {}
-    if rows is not None and statistics.unlabelled is None and not program.local and program.definition is not None:
+    if rows is not None and statistics.unlabelled is None and not program.local and program.content is not None:
         products = {name: _of_site(program, name, rows) for name in rowwise}
         found = {name: of_site for name, of_site in products.items() if of_site is not None}
     kept = statistics if len(found) < len(rowwise) else dataclasses.replace(statistics, rows=None)

@@ -388,7 +388,7 @@ def _sites_at(
         return latents[name] if name in latents else given.get(name)
 
     examples = {name: covariates.get(name, ones) for name, ones in program.example_covariates(size).items()}
-    trace = sites_of(program.unchanged_function, size, examples, jax.random.key(0), choose)
+    trace = sites_of(program.function_as_made, size, examples, jax.random.key(0), choose)
     drawn = {name for name, message in samples(trace).items() if not is_factor(message)}
     check_same_sites(drawn, {*program.latents, *given, *latents})
     return trace

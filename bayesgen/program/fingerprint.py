@@ -1,4 +1,4 @@
-"""Fingerprints of functions: what their code is, and what it reads."""
+"""The content of functions: what their code is, and what it reads; compiled code is keyed by it."""
 
 import builtins
 import dataclasses
@@ -9,33 +9,45 @@ import os
 import sys
 import sysconfig
 import types
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions.util import lazy_property
 
-_OF_PYTHON = {"abc", "builtins", "collections", "copyreg", "dataclasses", "enum", "math", "reprlib", "typing"}
-_OF_FUNCTIONS = {"_collections", "_functools", "_operator", "functools", "itertools", "operator"}
-# Packages whose functions are pure, and the same wherever they are named.
-LIBRARIES = {"bayesgen", "jax", "jaxlib", "numpy", "numpyro", "scipy"} | _OF_PYTHON | _OF_FUNCTIONS
-# Names of functions whose results change: they read a file, hidden state, or a name that is not in the code.
-_OF_FILES = {"open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes"}
-READERS = {"eval", "exec", "compile", "globals", "__import__", "random", "now", "today"} | _OF_FILES
+from bayesgen.errors import ModelError
+
+# Packages whose functions are pure, and the same wherever they are named: those of arrays, and of Python.
+LIBRARIES = {"bayesgen", "jax", "jaxlib", "numpy", "numpyro", "scipy"}
+LIBRARIES |= {"abc", "builtins", "collections", "copyreg", "dataclasses", "enum", "math", "reprlib", "typing"}
+LIBRARIES |= {"_collections", "_functools", "_operator", "functools", "itertools", "operator"}
+# Names of functions whose results change: they read a name that is not in the code, hidden state, or a file.
+READERS = {"eval", "exec", "compile", "globals", "__import__", "random", "now", "today"}
+READERS |= {"open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes"}
 _INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _PICKLING = {"__reduce__", "__reduce_ex__", "__getstate__"}
 _PLAIN = (type(None), bool, int, str, bytes, type(...), type(NotImplemented))
-_JITTED = type(jax.jit(lambda: None))
 # Attributes that Python, its library and NumPyro set on classes, of which none is read by what a class does.
-_NAMING = {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__signature__"}
-_LAYOUT = {"__dict__", "__weakref__", "__slotnames__"}
-_TYPING = {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__classdictcell__"}
-_GENERIC = {"__orig_bases__", "__parameters__", "__type_params__", "__protocol_attrs__", "__abstractmethods__"}
-_OF_DATA_CLASSES = {"__dataclass_fields__", "__dataclass_params__"}
-_NOT_READ = {"_abc_impl"} | _NAMING | _LAYOUT | _TYPING | _GENERIC | _OF_DATA_CLASSES
+_NOT_READ = {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__signature__"}
+_NOT_READ |= {"__dict__", "__weakref__", "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "_abc_impl"}
+_NOT_READ |= {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__classdictcell__"}
+_NOT_READ |= {"__orig_bases__", "__parameters__", "__type_params__", "__protocol_attrs__", "__abstractmethods__"}
+# What is read of values that have no pickle, or one that leaves something out.
+_PARTS: dict[type, Callable[[Any], tuple[object, ...]]] = {
+    type(jax.jit(lambda: None)): lambda function: (function.__wrapped__,),
+    functools._lru_cache_wrapper: lambda function: (function.__wrapped__,),
+    functools.partial: lambda call: (type(call), call.func, call.args, call.keywords, vars(call)),
+    types.MethodType: lambda method: (method.__func__, method.__self__),
+    types.BuiltinFunctionType: lambda method: (method.__name__, method.__self__),
+    property: lambda made: (made.fget, made.fset, made.fdel),
+    functools.cached_property: lambda made: (made.func,),
+    staticmethod: lambda method: (method.__func__,),
+    classmethod: lambda method: (method.__func__,),
+}
 
 
 def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
@@ -49,9 +61,9 @@ def function_fingerprint(function: Callable[..., object]) -> Hashable | None:
     There is no key for objects that cannot be pickled, those of built-in types that pickle in a way of their own,
     modules of other packages as a whole, and code that names one of `READERS`.
     """
-    reading = _Reading()
-    content = reading.content(function)
-    return content if reading.is_known else None
+    walk = _Walk()
+    content = walk.content(function)
+    return content if walk.is_known else None
 
 
 def content_digest(value: object) -> str | None:
@@ -59,9 +71,9 @@ def content_digest(value: object) -> str | None:
 
     The content of functions is that of `function_fingerprint`; of records of bayesgen, their fields.
     """
-    reading = _Reading()
-    content = reading.content(value)
-    return _digest(content).hex() if reading.is_known else None
+    walk = _Walk()
+    content = walk.content(value)
+    return _digest(content).hex() if walk.is_known else None
 
 
 def _digest(content: Hashable) -> bytes:
@@ -75,26 +87,108 @@ def changed_names(before: Hashable, after: Hashable) -> list[str]:
     """Names of the values that differ between two fingerprints of a function; none where they are not known."""
     if not (isinstance(before, tuple) and isinstance(after, tuple) and before[0] == after[0] == "function"):
         return []
-    known = dict(before[1])
-    return [name for name, content in after[1] if name not in known or known[name] != content]
+    contents = dict(before[1])
+    return [name for name, content in after[1] if name not in contents or contents[name] != content]
 
 
-class Fingerprinted:
-    """What has a fingerprint that was taken before.
+class FunctionContent:
+    """The content of a function, shared by all functions with equal fingerprints.
+
+    Compiled functions live as long as the content, which lives as long as a program that has it. Programs share one if
+    their functions had equal fingerprints when the programs were made or, without fingerprints, if they have the same
+    function.
 
     Attributes:
-        content: the fingerprint; None where it cannot be known.
+        fingerprint: see `function_fingerprint`; None where it cannot be known.
+        cache: what `cached_by_structure` has computed.
     """
 
-    content: Hashable | None
+    def __init__(self, fingerprint: Hashable | None) -> None:
+        self.fingerprint = fingerprint
+        self.cache: dict[Hashable, Any] = {}
+        self._functions: weakref.WeakValueDictionary[int, Callable[..., object]] = weakref.WeakValueDictionary()
+        self._is_stable = False
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> "FunctionContent":
+        """The content of a function as it is now."""
+        content = _contents.get(id(function))
+        if content is None:
+            fingerprint = function_fingerprint(function)
+            content = _contents.setdefault(id(function) if fingerprint is None else fingerprint, cls(fingerprint))
+        content._functions[id(function)] = function
+        return content
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """A function with this content.
+
+        Raises:
+            ModelError: the values that it reads have changed, so there is none.
+        """
+        changed: list[str] = []
+        functions = list(self._functions.values())
+        for function in functions:
+            fingerprint = self.fingerprint and function_fingerprint(function)
+            if fingerprint == self.fingerprint:
+                return function
+            changed = changed_names(self.fingerprint, fingerprint)
+        if functions and not self._is_stable:
+            return functions[0]  # it may itself change what it reads: see `check_stable`
+        raise ModelError(
+            f"The program has to be run again, and what its function reads is not what it was when the program was "
+            f"made{': ' if changed else ''}{', '.join(changed)}. Set it back, or make the program and its fits again; "
+            "what is to differ between programs is best an argument of a function that makes them."
+        )
+
+    def __deepcopy__(self, memo: object) -> Callable[..., object]:
+        return self.function
+
+    def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
+        """What is pickled: the function, by its code where no module has it (notebooks, local functions).
+
+        Raises:
+            ModelError: a function that reads what cannot be pickled.
+        """
+        import cloudpickle
+
+        function = self.function
+        try:
+            return cloudpickle.loads, (cloudpickle.dumps(function),)
+        except Exception as error:  # each type has its own way to say that it cannot be pickled
+            name = getattr(function, "__qualname__", repr(function))
+            raise ModelError(
+                f"The function {name!r} of the program cannot be pickled ({error}). Define it at the top of a module "
+                "that can be imported, with no open files or locks among what it reads; or keep the fit by "
+                "fit.save(path), and load it by bayesgen.load(path, program=program)."
+            ) from error
+
+    @functools.cached_property
+    def digests(self) -> dict[str, str]:
+        """What the function reads, by name, as digests that are the same in all processes; empty if not known."""
+        if self.fingerprint is None:
+            return {}
+        kind, parts = cast(tuple[str, tuple[Any, ...]], self.fingerprint)
+        named = parts if kind == "function" else (("its values", parts),)
+        return {name: _digest(part).hex() for name, part in named}
+
+    def check_stable(self, function: Callable[..., object]) -> None:
+        """Drop the fingerprint if a first run of the function has changed what it reads."""
+        if not self._is_stable and self.fingerprint not in (None, function_fingerprint(function)):
+            _contents.pop(self.fingerprint, None)
+            _contents[id(function)], self.fingerprint = self, None
+        self._is_stable = True
 
 
-class _Reading:
-    """One walk through all values that a function reads. A repeated value is coded by its first place."""
+_contents: weakref.WeakValueDictionary[Hashable, FunctionContent] = weakref.WeakValueDictionary()
+
+
+class _Walk:
+    """One walk through all values that a function reads. A repeated value is coded by its first position."""
 
     def __init__(self) -> None:
         self.is_known = True
-        self._places: dict[int, tuple[int, object]] = {}  # with the values, so that no other object takes their ids
+        self._positions: dict[int, tuple[int, object]] = {}  # with the values, so that no other object takes their ids
 
     def content(self, value: object) -> Hashable:
         """The content of a value, as a key."""
@@ -105,9 +199,9 @@ class _Reading:
             return kind, repr(value)  # -0.0 and 0.0 differ, NaN equals NaN
         if _is_of_library(value):
             return value
-        if id(value) in self._places:
-            return "again", self._places[id(value)][0]
-        self._places[id(value)] = len(self._places), value
+        if id(value) in self._positions:
+            return "again", self._positions[id(value)][0]
+        self._positions[id(value)] = len(self._positions), value
         return kind.__qualname__, self._parts(value)
 
     def _unknown(self) -> Hashable:
@@ -123,49 +217,54 @@ class _Reading:
     @functools.singledispatchmethod
     def _parts(self, value: object) -> Hashable:
         """The contents of a value."""
-        return self._pickled(value)
-
-    def _pickled(self, value: object) -> Hashable:
-        """The pickled state of an object, the class included."""
-        if isinstance(value, Fingerprinted):  # in the state of a program
-            return value.content or self._unknown()
         kind: Any = type(value)
+        if parts := next((parts for base, parts in _PARTS.items() if isinstance(value, base)), None):
+            return self._contents(parts(value))
+        if isinstance(value, FunctionContent):  # in the state of a program
+            return value.fingerprint or self._unknown()
         if dataclasses.is_dataclass(kind) and _package(kind) == "bayesgen" and kind.__getstate__ is object.__getstate__:
             # what follows from these fields, such as cached properties, depends on what was asked of the object
             return kind, self._named({field.name: getattr(value, field.name) for field in dataclasses.fields(kind)})
+        return self._pickled(value)
+
+    def _pickled(self, value: object) -> Hashable:
+        """The state of an object: all attributes, or its pickle where these are not all that it holds."""
+        bases = type(value).__mro__[:-1]
+        users = [base for base in bases if not _is_installed(_package(base))]
+        has_attributes_alone = all(base.__flags__ & _MADE_BY_PYTHON for base in bases)
+        if isinstance(value, dist.Distribution) or (users and has_attributes_alone):
+            return self._attributes(value)
+        if any(not _PICKLING.isdisjoint(vars(base)) for base in users):
+            return self._unknown()
         try:
             reduced = value.__reduce_ex__(4)
         except Exception:  # each type has its own way to say that it cannot be pickled
             return self._unknown()
         if isinstance(reduced, str):
             return self._unknown()
-        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-        made = self.content(make), self._contents(arguments), self.content(state)
-        return *made, self._contents(items or ()), self._named(dict(pairs or ())), self._unpickled(value)
+        state = tuple(self._contents(part or ()) for part in (reduced[:3], *reduced[3:5]))
+        return (*state, self._attributes(value)) if users else state
 
-    def _unpickled(self, value: object) -> Hashable:
-        """What the pickled state of an object of the user's may leave out: its attributes."""
-        kind: Any = type(value)
-        own = [base for base in kind.__mro__ if not _is_installed(_package(base))]
-        is_plain = all(getattr(kind, name) is getattr(object, name) for name in _PICKLING)
-        if not own or is_plain:
-            return None
-        if any(map(_is_builtin, kind.__mro__)) and any(not _PICKLING.isdisjoint(vars(base)) for base in own):
-            return self._unknown()
-        return self.content(object.__getstate__(value))
+    def _attributes(self, value: object) -> Hashable:
+        """The class and the attributes of an object, but for the lazy ones of NumPyro."""
+        state: Any = object.__getstate__(value)
+        if isinstance(state, dict):
+            parts = [part for kind in type(value).__mro__ for part in vars(kind).items()]
+            lazy = {name for name, part in parts if isinstance(part, lazy_property)}
+            state = {name: part for name, part in state.items() if name not in lazy}
+        return self._contents((type(value), state))
 
     @_parts.register(list)
     @_parts.register(tuple)
     @_parts.register(set)
     @_parts.register(frozenset)
+    @_parts.register(dict)
     def _(self, value: Any) -> Hashable:
-        if type(value) not in (list, tuple, set, frozenset):
+        if type(value) not in (list, tuple, set, frozenset, dict):
             return self._pickled(value)
+        if isinstance(value, dict):
+            return self._named(value)
         return self._contents(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
-
-    @_parts.register
-    def _(self, value: dict) -> Hashable:
-        return self._named(value) if type(value) is dict else self._pickled(value)
 
     @_parts.register
     def _(self, value: np.ndarray) -> Hashable:
@@ -180,34 +279,8 @@ class _Reading:
         return value.weak_type, self._parts(np.asarray(value))
 
     @_parts.register
-    def _(self, value: dist.Distribution) -> Hashable:
-        state: Any = object.__getstate__(value)
-        if not isinstance(state, dict):
-            return self._pickled(value)
-        parts = [part for kind in type(value).__mro__ for part in vars(kind).items()]
-        lazy = {name for name, part in parts if isinstance(part, lazy_property)}
-        return self.content(type(value)), self._named({n: part for n, part in state.items() if n not in lazy})
-
-    @_parts.register
     def _(self, value: types.ModuleType) -> Hashable:
         return self._unknown()  # of which an attribute is read: see `_globals`
-
-    @_parts.register(_JITTED)
-    @_parts.register(functools._lru_cache_wrapper)
-    def _(self, value: Any) -> Hashable:
-        return self.content(value.__wrapped__)
-
-    @_parts.register
-    def _(self, value: functools.partial) -> Hashable:
-        return self._contents((type(value), value.func, value.args, value.keywords, vars(value)))
-
-    @_parts.register
-    def _(self, value: types.MethodType) -> Hashable:
-        return self._contents((value.__func__, value.__self__))
-
-    @_parts.register
-    def _(self, value: types.BuiltinFunctionType) -> Hashable:
-        return value.__name__, self.content(value.__self__)
 
     @_parts.register
     def _(self, value: types.CellType) -> Hashable:
@@ -215,19 +288,6 @@ class _Reading:
             return self.content(value.cell_contents)
         except ValueError:  # it is empty
             return self._unknown()
-
-    @_parts.register
-    def _(self, value: property) -> Hashable:
-        return self._contents((value.fget, value.fset, value.fdel))
-
-    @_parts.register(staticmethod)
-    @_parts.register(classmethod)
-    def _(self, value: Any) -> Hashable:
-        return self.content(value.__func__)
-
-    @_parts.register
-    def _(self, value: functools.cached_property) -> Hashable:
-        return self.content(value.func)
 
     @_parts.register
     def _(self, value: type) -> Hashable:
@@ -255,8 +315,10 @@ class _Reading:
         """The globals that code reads; of modules that are no libraries, the attributes that it reads."""
         for name, *attributes in _paths(code):
             value = names.get(name, vars(builtins).get(name))
-            while _is_own_module(value) and attributes and attributes[0] in vars(value):
-                name, value = f"{name}.{attributes[0]}", vars(value)[attributes.pop(0)]
+            for attribute in attributes:
+                if not isinstance(value, types.ModuleType) or _is_of_library(value) or attribute not in vars(value):
+                    break
+                name, value = f"{name}.{attribute}", vars(value)[attribute]
             yield name, value
 
     @_parts.register
@@ -291,10 +353,6 @@ def _imports(code: types.CodeType) -> frozenset[str]:
     return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "IMPORT_NAME")
 
 
-def _is_own_module(value: object) -> bool:
-    return isinstance(value, types.ModuleType) and not _is_of_library(value)
-
-
 def _is_of_library(value: object) -> bool:
     """Whether a value is a library's object of its name, and so the same wherever it is named."""
     if isinstance(value, types.ModuleType):
@@ -318,11 +376,6 @@ def _is_installed(package: str) -> bool:
     """Whether a package is installed, and not the user's own code."""
     path = getattr(sys.modules.get(package), "__file__", None) or ""
     return package in LIBRARIES or package in sys.stdlib_module_names or path.startswith(_INSTALLED)
-
-
-def _is_builtin(kind: type) -> bool:
-    """Whether a type is made by C code, whose things hold more than attributes."""
-    return kind is not object and not kind.__flags__ & _MADE_BY_PYTHON
 
 
 def as_text(content: Hashable) -> str:

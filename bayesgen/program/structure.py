@@ -16,9 +16,10 @@ from bayesgen.data import Covariate, Rows
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
+from .fingerprint import FunctionContent
 from .integration import num_points
 from .messages import InPrediction, arguments_of
-from .pytree import Definition, PytreeFunction
+from .pytree import PytreeFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,14 +292,14 @@ class Program(abc.ABC):
         return self.function.coordinates if isinstance(self.function, PytreeFunction) else {}
 
     @functools.cached_property
-    def definition(self) -> Definition | None:
+    def content(self) -> FunctionContent | None:
         """The function's content when the program was made; None for programs of the library, which are pytrees."""
-        return None if isinstance(self.function, PytreeFunction) else Definition.of(self.function)
+        return None if isinstance(self.function, PytreeFunction) else FunctionContent.of(self.function)
 
     @property
-    def unchanged_function(self) -> Callable[..., object]:
+    def function_as_made(self) -> Callable[..., object]:
         """The function that is run: one with the content that the program was made with."""
-        function = self.function if self.definition is None else self.definition.function
+        function = self.function if self.content is None else self.content.function
         return InPrediction(function) if self.in_prediction else function
 
     @functools.cached_property
@@ -307,9 +308,9 @@ class Program(abc.ABC):
         return self.replace(in_prediction=True) if self.structure.counts_partly else self
 
     @property
-    def owner(self) -> Definition | None:
-        """The definition, whose lifetime compiled functions have; None where programs share them."""
-        return self.definition
+    def owner(self) -> FunctionContent | None:
+        """The content of the function, whose lifetime compiled functions have; None where programs share them."""
+        return self.content
 
     @property
     def num_classes(self) -> int:

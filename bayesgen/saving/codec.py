@@ -219,7 +219,7 @@ class Encoder:
         if name is None:
             raise _refusal(value, path)
         fields = {field: getattr(value, field) for field in _field_names(value)}
-        if isinstance(value, GenerativeProgram) and value.definition is not None:
+        if isinstance(value, GenerativeProgram) and value.content is not None:
             fields["function"] = value.fingerprint()
         if isinstance(value, Distribution) and not _is_made_of(value, fields):
             raise _refusal(value, path)
