@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,11 @@ from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import (
-    Covariate,
     ResponseColumn,
     Rows,
     Schema,
     Table,
     category_array,
-    covariate_values,
     read_table,
     refuse_classes_of_response,
 )
@@ -32,14 +30,9 @@ from bayesgen.program import (
     Arrays,
     ConcreteModel,
     FunctionContent,
-    Means,
-    Plan,
-    Program,
     PytreeFunction,
     Response,
     Site,
-    Structure,
-    cached_by_structure,
     check_missing,
     check_numbers,
     covariate_cells,
@@ -53,8 +46,8 @@ from bayesgen.program import (
     weakref_safe,
     with_covariates,
 )
-from bayesgen.recognition import Introspection, check_signature, check_values, continuous_label, summarize_rows
-from bayesgen.records import content_hash, copied, fill, record
+from bayesgen.recognition import check_signature, continuous_label, summarize_rows
+from bayesgen.records import content_hash, fill, record
 from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked
 from bayesgen.statistics import (
     Cells,
@@ -68,16 +61,12 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, Data, Float, Int, PRNGKeyArray, Seed, Shaped, Values
 
 from .as_written import AsWritten, as_written
+from .introspected import NEEDS_CLASSES, IntrospectedProgram
 from .model_arguments import own_array
-
-NEEDS_CLASSES = (
-    "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
-    "or counts, needs none.)"
-)
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
+class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
     """A generative model stated as a NumPyro function that makes n instances.
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
@@ -154,14 +143,6 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     function that reads something that cannot be compared (a file, a module of settings as a whole) equals only itself,
     and changes of such a value are not noticed.
     """
-
-    function: Callable[..., object]
-    label: str | None
-    classes: tuple[Hashable, ...]
-    response_site: str | None
-    local: tuple[str, ...] = ()
-    known_covariates: tuple[tuple[str, Covariate], ...] | None = dataclasses.field(default=None, compare=False)
-    in_prediction: bool = False
 
     def __init__(
         self,
@@ -249,7 +230,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             written = as_written(model, args, kwargs, rows, label, constants)
         stated = classes if classes is not None or label is None else written.num_classes.get(label)
         program = cls(written.function, label=label, classes=stated, local=written.function.local)
-        return program.of_covariates(written.columns)
+        return program.for_covariates(written.columns)
 
     def read(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray | None]:
         """Rows and labels, as `fit` and `predict` take them, of the arguments of the model that `from_model` was given.
@@ -288,14 +269,6 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             )
         return category_array((*self.classes, None))[np.where(missing, -1, values).astype(int)]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: the fields. What was found out about the program is found again."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields if self.content is None else fields | {"function": self.content}
-
-    def __copy__(self) -> Self:
-        return self.replace()
-
     def fingerprint(self) -> dict[str, dict[str, str]]:
         """What tells a program of one's own from others in a file: its sites, and what its function reads, by name.
 
@@ -309,16 +282,12 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         named = {**dict(sites.latents), **dict(sites.attributes), **dict(sites.local), **dict(sites.covariates)}
         return {"sites": {f"the site {name}": str(shape) for name, shape in named.items()}, **parts}
 
-    @property
-    def _statement(self) -> Hashable:
-        stated = self.label, self.classes, self.response_site, self.local, self.in_prediction
-        return self.content or self.function, stated
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GenerativeProgram) and self._statement == other._statement
-
-    def __hash__(self) -> int:
-        return hash(self._statement)
+    def refreshed(self) -> "GenerativeProgram":
+        """The program, made again if what its function reads has changed since."""
+        if self.content is None or FunctionContent.of(self.function) is self.content:
+            return self
+        label = self.response_site or self.label
+        return GenerativeProgram(self.function, label=label, classes=self.classes or None, local=self.local)
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -330,109 +299,9 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         """Generate n instances inside NumPyro's handlers; what the function returns."""
         return self.function(n, **covariates)
 
-    def replace(self, **values: Any) -> Self:
-        kept = {} if "function" in values else {"content": self.content}
-        return copied(self, **kept, **values)
-
-    def refreshed(self) -> "GenerativeProgram":
-        """The program, made again if what its function reads has changed since."""
-        if self.content is None or FunctionContent.of(self.function) is self.content:
-            return self
-        label = self.response_site or self.label
-        return GenerativeProgram(self.function, label=label, classes=self.classes or None, local=self.local)
-
-    def reparametrised(self, parameters: Arrays) -> "GenerativeProgram":
-        """The program with latents in coordinates adapted to these parameters; itself where it has no others."""
-        if not isinstance(self.function, PytreeFunction):
-            return self
-        function = self.function.reparametrised(parameters)
-        known = {"structure": self.structure, "plan": self.plan}
-        return self if function is self.function else self.replace(function=function, **known)
-
-    # --- what the program consists of ---------------------------------------------------------------------------
-
-    @property
-    def awaits_covariates(self) -> bool:
-        """Whether shapes and dtypes of the covariates are still to be learned from data."""
-        return self.known_covariates is None and bool(self.covariates) and not isinstance(self.function, PytreeFunction)
-
-    def of_covariates(self, columns: Mapping[str, Covariate]) -> "GenerativeProgram":
-        """The program of covariates of these shapes and dtypes, cached.
-
-        Raises:
-            DataError: covariates that the program cannot be run with.
-            ModelError: a label of classes, where none were given.
-        """
-        if not self.covariates or isinstance(self.function, PytreeFunction):
-            return self
-        known = tuple({**self.covariate_columns, **columns}.items())
-        if known == self.known_covariates:
-            return self
-        if known not in self._of_covariates:
-            program = self.replace(known_covariates=known)
-            if self.response_site is not None and continuous_label(program, self.response_site, None) is None:
-                raise ModelError(NEEDS_CLASSES)
-            self._of_covariates[known] = program
-        return self._of_covariates[known]
-
-    @functools.cached_property
-    def _of_covariates(self) -> dict[tuple[tuple[str, Covariate], ...], "GenerativeProgram"]:
-        return {}
-
-    @functools.cached_property
-    def introspection(self) -> Introspection:
-        if self.awaits_covariates:
-            return self.of_covariates(self.covariate_columns).introspection
-        return cached_by_structure(self, Introspection)
-
-    @functools.cached_property
-    def structure(self) -> Structure:
-        return self.introspection.structure
-
-    @functools.cached_property
-    def plan(self) -> Plan:
-        if self.content is None:  # other hyperparameters may be of other likelihoods, such as those of histograms
-            return Introspection(self).plan
-        return self.introspection.plan
-
     def response_support(self, rows: Rows) -> Constraint:
         assert self.response_site is not None
         return self.introspection.support_of_response(self.response_site, rows)
-
-    @property
-    def latent_supports(self) -> dict[str, Constraint]:
-        """Latent site -> support of one entry of an event."""
-        return self.introspection.latent_supports
-
-    @property
-    def class_axes(self) -> dict[str, int]:
-        """Latent or deterministic site with an entry for each class -> its class axis."""
-        return {} if self.label is None else self.introspection.class_axes
-
-    @property
-    def learns_attributes(self) -> bool:
-        """Whether the distributions of attributes depend on latents."""
-        return self.introspection.attributes_depend_on_latents
-
-    def check_row_count(self, size: int) -> None:
-        """Refuse a program whose distributions change with the number of rows. Those of the library do not."""
-        if not isinstance(self.function, PytreeFunction):
-            self.introspection.check_row_count(size)
-
-    @property
-    def unchecked_indexes(self) -> Sequence[str]:
-        """Integer covariates that enter indexes together with what is no covariate."""
-        return self.introspection.indexes.others if self.known_covariates else ()
-
-    def check_indexes(self, covariates: Arrays) -> None:
-        if self.known_covariates:
-            self.introspection.indexes.check(covariates)
-
-    def check_values(self, rows: Rows) -> None:
-        check_values(self, self.introspection, rows)
-
-    def separable_means(self, site: str, num_rows: int) -> Means | None:
-        return self.introspection.separable_means(site, num_rows)
 
     # --- what can be computed -----------------------------------------------------------------------------------
 
@@ -594,7 +463,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
     def _read_with(self, X: Data, y: Values | None) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
         table = read_table(X) if self.response_site is None else read_table(X, y)
-        program = self.of_table(table) if self.awaits_covariates else self
+        program = self.for_table(table) if self.awaits_covariates else self
         rows = program.read_rows(None, table)
         if self.response_site is not None:
             check_missing(program, rows)
@@ -615,7 +484,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             return program.infer_schema(table, y, declared)
         if y is not None and self.label is not None and self.classes == tuple(range(self.num_classes)):
             check_numbers(y, self.num_classes)
-        program = self.of_table(table, declared.covariates)
+        program = self.for_table(table, declared.covariates)
         program.check_row_count(table.num_rows)
         names = tuple(name for name in (*program.attributes, *program.covariates) if name != self.response_site)
         schema = dataclasses.replace(declared, columns=names, covariates=dict(program.known_covariates or ()))
@@ -625,12 +494,6 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
             refuse_classes_of_response("The program", declared.classes)
             return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
         return dataclasses.replace(schema, classes=self.classes or None)
-
-    def of_table(self, table: Table, declared: Mapping[str, Covariate] | None = None) -> "GenerativeProgram":
-        """The program of the covariates of a table; declared shapes and dtypes win."""
-        cells = covariate_cells(self, table)
-        found = {name: Covariate.of(covariate_values(name, values)) for name, values in cells.items()}
-        return self.of_covariates({**found, **(declared or {})})
 
     def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
         if self.label is not None and table.labels is None:
@@ -654,7 +517,7 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         site = self.response_site
         if site is None:
             return None
-        return Response(site, None, any(site in others for _, others in self.plan.dependences))
+        return Response(site, None, any(site in parents for _, parents in self.plan.dependences))
 
     @property
     def has_labels(self) -> bool:
@@ -706,15 +569,14 @@ class GenerativeProgram(Program, ConcreteModel[AnyLabel]):
         components = tuple(range(num_components))
         if self.classes == components:
             return self
-        known = {} if self.awaits_covariates else {"structure": self.structure}
-        return self.replace(classes=components, **known)
+        return self.replace(classes=components, **({} if self.awaits_covariates else {"structure": self.structure}))
 
     def concrete(self, schema: Schema) -> "GenerativeProgram":
         """The program as its function is now, of the covariates of the schema."""
-        return self.refreshed().of_covariates(schema.covariates)
+        return self.refreshed().for_covariates(schema.covariates)
 
     def bind(self, schema: Schema) -> "GenerativeProgram":
-        return self.of_covariates(schema.covariates)
+        return self.for_covariates(schema.covariates)
 
 
 register_program(GenerativeProgram)

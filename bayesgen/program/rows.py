@@ -305,7 +305,7 @@ def with_covariates(
     """
     if program.known_covariates is None:
         values = {name: covariate_values(name, column) for name, column in cells.items()}
-        return program.of_covariates({name: Covariate.of(array) for name, array in values.items()}), {**values}
+        return program.for_covariates({name: Covariate.of(array) for name, array in values.items()}), {**values}
     columns = program.covariate_columns
     return program, {name: columns[name].values(name, column) for name, column in cells.items()}
 

@@ -283,7 +283,7 @@ class Program(abc.ABC):
         """An unchecked copy with some attributes replaced; what is known of the program is found anew unless given."""
 
     @abc.abstractmethod
-    def of_covariates(self, columns: Mapping[str, Covariate]) -> Self:
+    def for_covariates(self, columns: Mapping[str, Covariate]) -> Self:
         """The program of covariates of these shapes and dtypes."""
 
     @property

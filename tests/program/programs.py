@@ -218,7 +218,7 @@ def numpyro_density(function, latents, rows, y, covariates):
 
 def rows_first(program, rows):
     """Values by site with the rows first."""
-    sites = dict(program.of_covariates({}).structure.attributes)
+    sites = dict(program.for_covariates({}).structure.attributes)
     return {name: np.moveaxis(value, sites[name].position, 0) for name, value in rows.items()}
 
 

@@ -363,7 +363,7 @@ def test_indexes_in_range_are_taken_whatever_their_dtype(dtype):
                     name, dist.Normal(entries[index if jnp.issubdtype(index.dtype, int) else index.astype(int)], 1.0)
                 )
 
-    program = bg.GenerativeProgram(cast, label=None).of_covariates({"g": Covariate((), np.dtype(dtype))})
+    program = bg.GenerativeProgram(cast, label=None).for_covariates({"g": Covariate((), np.dtype(dtype))})
     program.check_indexes({"g": np.array([0, 1, 2, 3, 3], dtype)})
     with pytest.raises(DataError, match=r"'g' has 100(\.0)? in row 1, of which the program makes the index 100 along"):
         program.check_indexes({"g": np.array([0, 100], dtype)})
@@ -537,5 +537,5 @@ def test_covariates_that_enter_indexes_are_told_from_others(name):
             numpyro.sample("x", dist.Normal(mean(table, kind, group), 1))
 
     program = bg.GenerativeProgram(entering, label=None)
-    found = program.of_covariates({"group": Covariate((), np.dtype(np.int64))}).introspection.indexes
+    found = program.for_covariates({"group": Covariate((), np.dtype(np.int64))}).introspection.indexes
     assert found.others == (["group"] if enters else [])

@@ -126,7 +126,7 @@ def test_sites_that_depend_on_latents_of_the_row_alone_are_evaluated_by_row():
     assert COMPONENTS.plan.rowwise == ("x", "t", "z") and [name for name, _ in COMPONENTS.plan.compressed] == ["w"]
     assert dict(COMPONENTS.plan.reasons)["x"] == "it depends on the row's latent z"
     assert COMPONENTS.class_axes == {"p": 0, "share": 0, "mean": 0}
-    assert ENTANGLED.of_covariates({}).plan.rowwise == ("x", "y", "level", "marks", "count")
+    assert ENTANGLED.for_covariates({}).plan.rowwise == ("x", "y", "level", "marks", "count")
 
 
 def entangled_table(latents, rows):

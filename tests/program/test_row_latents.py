@@ -82,7 +82,7 @@ def test_effects_are_integrated_out():
 def test_the_sampled_density_is_that_of_latents_of_rows_and_data():
     with jax.enable_x64(True):
         statistics = bg.summarize(SHIFTED, DATA, LABELS).statistics
-        density, vector = WithRowLatents.of(SHIFTED.of_covariates({}), statistics), RNG.normal(size=3 + ROWS)
+        density, vector = WithRowLatents.of(SHIFTED.for_covariates({}), statistics), RNG.normal(size=3 + ROWS)
         mean, spread, effect = vector[:2], np.exp(vector[2]), vector[3:]
         prior = scipy.stats.norm(0, 3).logpdf(mean).sum() + scipy.stats.halfnorm(0, 2).logpdf(spread) + vector[2]
         center = mean[LABELS][:, None] + SHIFT * np.arange(2)
@@ -96,7 +96,7 @@ def test_a_row_of_weight_two_is_two_rows():
     weights = np.where(np.arange(ROWS) < 2, 2.0, np.where(np.arange(ROWS) < 4, 0.0, 1.0))
     places = np.repeat(np.arange(ROWS), weights.astype(int))
     twice = {name: values[places] for name, values in DATA.items()}
-    program = EFFECTS.of_covariates({})
+    program = EFFECTS.for_covariates({})
     weighted = WithRowLatents.of(program, bg.summarize(EFFECTS, DATA, LABELS, sample_weight=weights).statistics)
     repeated = WithRowLatents.of(program, bg.summarize(EFFECTS, twice, LABELS[places]).statistics)
     jax.tree.map(np.testing.assert_array_equal, weighted, repeated)

@@ -108,7 +108,7 @@ def test_rows_that_know_the_covariates_of_all_rows_are_refused(name, num_columns
                 sample("v", dist.Normal(a * x[:, 0] * statistic(x), 1.0))
 
         program = bg.GenerativeProgram(function, label=None)
-        return program.of_covariates({"x": Covariate((num_columns,), np.dtype(float))}).plan
+        return program.for_covariates({"x": Covariate((num_columns,), np.dtype(float))}).plan
 
     if name != "largest of a column":
         assert plan(jax.vmap(OF_ALL_ROWS[name])).rowwise == ("v",)  # of the cells of a row
