@@ -176,9 +176,9 @@ class Traces:
     ) -> Any:
         """Chosen outputs at rows with these labels, stacked along a first axis of draws."""
         covariates = arbitrary_covariates(self.program, trace.size)
-        evaluate = trace.function.only(choose)
+        function = trace.function.only(choose)
         return self._stacked(
-            evaluate(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
+            function(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
         )
 
     def outputs_at_classes(self, choose: Callable[[TraceOutputs], Any]) -> Any:
@@ -198,8 +198,8 @@ class Traces:
 
         latents, rows = self._shapes(size)
         covariates = arbitrary_covariates(self.program, size)
-        evaluate = Traced.of(jax.vmap(log_probs, (None, 0, 0)), latents, rows, covariates)
-        return self._stacked(evaluate(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
+        over_rows = Traced.of(jax.vmap(log_probs, (None, 0, 0)), latents, rows, covariates)
+        return self._stacked(over_rows(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
 
     def _stacked(self, results: Iterable[Any]) -> Any:
         return jax.tree.map(lambda *draws: np.stack(draws), *results)
