@@ -85,10 +85,10 @@ def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStac
     values = value_range(trace[label]["support"])
     if values != (0, num_classes - 1):
         kind = type(innermost(distribution)).__name__
-        known = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
+        bounds = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
         raise ModelError(
-            f"The label site {label!r} is {kind}, whose values are {known}, and the program has {num_classes} classes: "
-            f"the values must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
+            f"The label site {label!r} is {kind}, whose values are {bounds}, and the program has {num_classes} "
+            f"classes: they must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
             "probabilities (Bernoulli for two classes), and pass as many classes."
         )
 
@@ -97,10 +97,10 @@ def check_local(inside: Trace, local: Collection[str], label: str | None, plate:
     """Refuse local latents that are no sites of the rows, or discrete without a finite support of a known size."""
     for name in local:
         if name not in inside or name == label:
-            others = [other for other in inside if other != label]
+            row_sites = [site for site in inside if site != label]
             raise ModelError(
                 f"local= names {name!r}, and latents of rows are sites of the plate {plate!r} other than the label: "
-                f"{others}."
+                f"{row_sites}."
             )
         if inside[name]["support"].is_discrete and value_range(inside[name]["support"]) is None:
             raise ModelError(
@@ -116,7 +116,7 @@ def value_range(support: Constraint) -> tuple[int, int] | None:
     if isinstance(support, type(constraints.boolean)):
         return 0, 1
     bounds = jax.tree.leaves(support)
-    known = not any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds)
-    if not isinstance(support, type(constraints.integer_interval(0, 1))) or not known:
+    are_numbers = not any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds)
+    if not isinstance(support, type(constraints.integer_interval(0, 1))) or not are_numbers:
         return None
     return int(support.lower_bound), int(support.upper_bound)
