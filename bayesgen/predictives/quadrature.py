@@ -199,7 +199,7 @@ def _mapped(
     """A JAX function of values, in chunks of one size, so that it compiles once."""
     flat = np.asarray(values, np.float64).ravel()
     with jax.enable_x64(True):
-        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CACHE_ROWS, one_size=True)
+        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CACHE_ROWS, least=CACHE_ROWS)
     return tuple(array.reshape(values.shape) for array in found)
 
 

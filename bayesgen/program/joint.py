@@ -293,7 +293,7 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         def reduced_rows(part: Rows) -> Any:
             return _reduce(program, reference, ready, squares, part, reduction=reduction)
 
-        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, each=mostly_in_threads)
+        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, least=LEAST_ROWS, each=mostly_in_threads)
     # up to this deviation, single precision has errors of about 1e-5, at worst 1e-4; NaN where it overflows
     far = np.flatnonzero(~(sizes <= 128.0))
     if reduction.precision == "float64" or not len(far):

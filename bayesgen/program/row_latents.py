@@ -104,7 +104,7 @@ class WithRowLatents(LogDensity):
         keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
         size = padded_size(max(1, CACHED_CELLS // (self.rows.num_rows * self.program.num_cases)))
         draws, errors = over_chunks(
-            lambda part: _draws(self, *part), (joined, keys), len(keys), size, one_size=True, each=mostly_in_threads
+            lambda part: _draws(self, *part), (joined, keys), len(keys), size, least=size, each=mostly_in_threads
         )
         if not np.std(errors) < MOST_ERROR:
             return None

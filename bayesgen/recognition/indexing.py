@@ -65,7 +65,7 @@ class CovariateIndexes:
         if not num_rows or not self.known:
             return
         with jax.enable_x64(True):
-            entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, one_size=True)
+            entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, least=CACHE_ROWS)
         for index, (lowest, highest) in zip(self.known, entries, strict=True):
             wrong = (lowest < 0) | (highest >= index.size)
             if wrong.any():

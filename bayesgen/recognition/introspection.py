@@ -212,7 +212,7 @@ class Introspection:
 
             parents = {name for _, attributes in self.plan.dependences for name in attributes}
             chunks = {name: rows.values[name] for name in parents}, codes, rows.covariates
-            return over_chunks(at_chunk, chunks, rows.num_rows, CACHE_ROWS, one_size=True)
+            return over_chunks(at_chunk, chunks, rows.num_rows, CACHE_ROWS, least=CACHE_ROWS)
 
 
 def _is_number_everywhere(support: Constraint) -> bool:

@@ -98,7 +98,7 @@ def over_chunks(
     num_rows: int,
     size: int,
     *,
-    one_size: bool = False,
+    least: int = 8,
     each: Callable[[Callable[[slice], Any], Sequence[slice]], Iterable[Any]] = map,
 ) -> Any:
     """A compiled function of rows, evaluated chunk by chunk.
@@ -107,13 +107,13 @@ def over_chunks(
         function: rows -> arrays with the rows first.
         rows: any pytree of arrays with the rows first; sparse arrays are made dense.
         size: of a chunk. Smaller chunks are padded to few sizes.
-        one_size: whether smaller chunks are padded to `size`, for one compilation.
+        least: the smallest of these sizes; `size` itself for one compilation. Fewer than 8 rows are hardly quicker.
         each: maps the function over the chunks.
     """
 
     def of_chunk(places: slice) -> Any:
         count = places.stop - places.start
-        length = size if one_size else padded_size(max(count, min(8, size)))  # fewer than 8 are hardly quicker
+        length = padded_size(max(count, min(least, size)))
         padded = jax.tree.map(lambda array: pad(_dense(array[places]), length), rows)
         return jax.tree.map(lambda array: np.asarray(array)[:count], function(padded))
 

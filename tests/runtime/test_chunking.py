@@ -54,9 +54,9 @@ def test_padding_repeats_the_first_row_or_ones():
     assert pad(np.zeros((0, 2)), 2).tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("one_size", [True, False])
+@pytest.mark.parametrize(("least", "sizes"), [(8, {8, 12, 16}), (12, {12, 16}), (16, {16}), (64, {16})])
 @pytest.mark.parametrize("num_rows", [0, 1, 5, 16, 37])
-def test_a_function_sees_padded_chunks_and_its_result_does_not(num_rows, one_size):
+def test_a_function_sees_padded_chunks_and_its_result_does_not(num_rows, least, sizes):
     rng = np.random.default_rng(num_rows)
     rows = {"a": rng.normal(size=(num_rows, 2)), "b": scipy.sparse.csr_array(rng.poisson(1.0, (num_rows, 3)))}
     shapes = set()
@@ -65,8 +65,8 @@ def test_a_function_sees_padded_chunks_and_its_result_does_not(num_rows, one_siz
         shapes.add(len(part["a"]))
         return {"sum": part["a"].sum(1) + part["b"].sum(1), "a": part["a"]}
 
-    found = over_chunks(function, rows, num_rows, 16, one_size=one_size)
+    found = over_chunks(function, rows, num_rows, 16, least=least)
     np.testing.assert_allclose(found["sum"], rows["a"].sum(1) + rows["b"].toarray().sum(1))
     np.testing.assert_array_equal(found["a"], rows["a"])
-    assert shapes <= ({16} if one_size else {8, 12, 16})  # few rows are as many as eight
+    assert shapes <= sizes
     assert jax.tree.structure(found) == jax.tree.structure({"sum": 0, "a": 0})
