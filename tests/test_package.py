@@ -5,6 +5,7 @@ import functools
 import graphlib
 import importlib
 import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -181,6 +182,14 @@ def room_of(module):
 def test_rooms_are_those_of_the_house_and_few_files_stand_beside_them():
     assert {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
     assert len([path for path in ROOT.iterdir() if path.is_file() and path.stem not in SKINS]) <= MOST_FILES
+
+
+def test_the_page_of_the_architecture_lists_all_rooms():
+    lines = (ROOT.parent / "docs" / "architecture.md").read_text("utf-8").splitlines()
+    listed = [name for line in lines if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert sorted(listed) == sorted(
+        [*ROOMS, *SKINS, *(name.removeprefix("bayesgen.") for name in GROUND - {"bayesgen"})]
+    )
 
 
 def test_imports_run_downward():

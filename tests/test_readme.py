@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+ROOT = pathlib.Path(__file__).parents[1]
+README = ROOT / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
 
 
@@ -54,6 +55,15 @@ def test_tables_have_no_gaps():
         index for index, line in enumerate(lines) if line.startswith("|") and not lines[index - 1].startswith("|")
     ]
     assert begins and all(set(lines[index + 1]) <= set("|- ") for index in begins)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"])
+def test_pages_for_contributors_name_files_that_exist(page):
+    """Named by the end of their path; a star stands for any part of a name."""
+    named = set(re.findall(r"[\w/*.]*\w\.(?:py|json|toml|yml|md)\b", (ROOT / page).read_text("utf-8")))
+    assert len(named) > 5
+    patterns = {name: name.removeprefix("../").lstrip("/") for name in named}
+    assert [name for name, pattern in patterns.items() if not next(ROOT.rglob(pattern), None)] == []
 
 
 def test_one_process_says_red_and_the_average_says_blue():
