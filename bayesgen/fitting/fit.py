@@ -519,10 +519,10 @@ class Fit(TrainedProgram, Generic[Labelled]):
     def save(self, path: str | os.PathLike) -> None:
         """Write the fit to a file, which `bayesgen.load(path)` reads: no pickle, and nothing is executed on loading.
 
-        The file is netCDF, or Zarr where `path` ends in ".zarr" and zarr is installed. Draws and points stand in the
-        groups `posterior`, `sample_stats` and `point_estimate`, which ArviZ and `xarray.open_datatree(path)` read; of
-        an exact posterior, which has no draws, `fit.to_datatree().to_netcdf(path)` writes some. The model, the
-        schema and the statistics are in the group `bayesgen`. A file is replaced when the new one is complete.
+        The file is netCDF. Draws and points stand in the groups `posterior`, `sample_stats` and `point_estimate`, which
+        ArviZ and `xarray.open_datatree(path)` read; of an exact posterior, which has no draws,
+        `fit.to_datatree().to_netcdf(path)` writes some. The model, the schema and the statistics are in the group
+        `bayesgen`. A file is replaced when the new one is complete.
 
         Programs of one's own are saved by their results; `load` is then given the program. Fits can also be pickled.
 

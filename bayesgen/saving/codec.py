@@ -48,16 +48,16 @@ PLAIN = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8")  
 
 
 @functools.cache
-def _found(name: str) -> Any:
-    """The class of this name, "room:class", or the function of priors of concepts, among those that files may name."""
+def _named(name: str) -> Any:
+    """The class of a name "room:class", or the function of priors of concepts, if files may name it."""
     module, _, qualname = name.partition(":")
     if module in MODULES:
         importlib.import_module(module)
         for path, home in list(sys.modules.items()):
-            found = vars(home).get(qualname) if f"{path}.".startswith(f"{module}.") else None
+            named = vars(home).get(qualname) if f"{path}.".startswith(f"{module}.") else None
             kinds = (type, types.FunctionType) if module == "bayesgen.concepts" else type
-            if isinstance(found, kinds) and found.__module__ == path:
-                return found
+            if isinstance(named, kinds) and named.__module__ == path:
+                return named
     raise DataError(f"There is no {name!r} in this version of the package, or none that a file may hold.")
 
 
@@ -66,7 +66,7 @@ def _name_of(named: Any) -> str | None:
     home = next((module for module in MODULES if f"{named.__module__}.".startswith(f"{module}.")), None)
     try:
         name = f"{home}:{named.__qualname__}"
-        return name if _found(name) is named else None
+        return name if _named(name) is named else None
     except DataError:
         return None
 
@@ -152,7 +152,7 @@ KINDS = {
     "function": Kind(
         lambda value: isinstance(value, types.FunctionType) and _name_of(value) is not None,
         lambda function: [_name_of(function)],
-        lambda p: _found(p[0]),
+        lambda p: _named(p[0]),
     ),
 }
 
@@ -209,8 +209,8 @@ class Encoder:
         kind = next((name for name, kind in KINDS.items() if kind.holds(value)), None)
         if kind is not None:
             parts = KINDS[kind].parts(value)
-            places = [repr(key) for key in value for _ in "kv"] if kind == "dict" else range(len(parts))
-            return [kind, [self.part(part, f"{path}[{at}]") for at, part in zip(places, parts, strict=True)]]
+            indices = [repr(key) for key in value for _ in "kv"] if kind == "dict" else range(len(parts))
+            return [kind, [self.part(part, f"{path}[{index}]") for index, part in zip(indices, parts, strict=True)]]
         if type(value) is np.ndarray:
             return ["array", self._array(value)]
         if isinstance(value, jax.Array) and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
@@ -249,11 +249,11 @@ def _key(array: np.ndarray) -> tuple[Any, ...]:
 def _is_made_of(value: Distribution, fields: Mapping[str, Any]) -> bool:
     """Whether the distribution of these arguments is the same one."""
     try:
-        made = type(value)(**fields)
+        copy = type(value)(**fields)
     except Exception:  # of a constructor that takes other arguments
         return False
-    has_shape = (made.batch_shape, made.event_shape) == (value.batch_shape, value.event_shape)
-    return has_shape and all(np.array_equal(getattr(made, name), argument) for name, argument in fields.items())
+    has_shape = (copy.batch_shape, copy.event_shape) == (value.batch_shape, value.event_shape)
+    return has_shape and all(np.array_equal(getattr(copy, name), argument) for name, argument in fields.items())
 
 
 def _refusal(value: Any, path: str) -> ModelError:
@@ -308,27 +308,26 @@ def _array_of(parts: list[Any], read: Callable[[str], np.ndarray]) -> np.ndarray
 
 def _object(kind: str, fields: dict[str, Any], functions: Sequence[Callable[..., object]]) -> Any:
     """The object of a class with these fields; no constructor is called but those of distributions."""
-    cls = _found(kind)
+    cls = _named(kind)
     if issubclass(cls, Distribution):
         return cls(**fields)
     if issubclass(cls, GenerativeProgram) and isinstance(fields["function"], dict):
         return _program(fields, functions)
-    made = cls.__new__(cls)
     if dataclasses.is_dataclass(cls) and fields.keys() != {field.name for field in dataclasses.fields(cls)}:
         raise DataError(f"{kind} has other fields in this version of the package.")
-    return fill(made, **fields)
+    return fill(cls.__new__(cls), **fields)
 
 
 def _program(fields: dict[str, Any], functions: Sequence[Callable[..., object]]) -> GenerativeProgram:
-    """The program of one's own with one of these functions, if it is the program of the file."""
-    known, differing = fields.pop("function"), []
+    """The program of the file, made of the one of these functions that has its fingerprint."""
+    saved, differing = fields.pop("function"), []
     for function in functions:
         program = fill(object.__new__(GenerativeProgram), **fields, function=function)
         fingerprint = program.fingerprint()
-        both = [(known[part], fingerprint[part]) for part in known if part in fingerprint]
-        differing = [name for one, other in both for name in one | other if one.get(name) != other.get(name)]
+        pairs = [(saved[part], fingerprint[part]) for part in saved if part in fingerprint]
+        differing = [name for old, new in pairs for name in old | new if old.get(name) != new.get(name)]
         if not differing:
-            if not all(read for read, _ in both):
+            if not all(old for old, _ in pairs):
                 warn(
                     "Whether this is the program that was fitted is not known: its function reads files, the clock or "
                     "what cannot be pickled, so that its sites alone were compared."

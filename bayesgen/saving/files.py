@@ -1,8 +1,7 @@
-"""Files of fits: netCDF or Zarr, written whole or not at all, and read without executing anything."""
+"""Files of fits: netCDF, replaced in one step, and read without executing anything."""
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import tempfile
@@ -22,7 +21,7 @@ FORMAT = 1
 
 
 class Savable:
-    """What may be the whole of a file."""
+    """An object that a file may hold: a fit, or several of one training."""
 
     def save(self, path: str | os.PathLike) -> None:
         """Write it to a file, which `bayesgen.load(path)` reads: see `Fit.save`."""
@@ -39,7 +38,7 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
 
     Raises:
         ModelError: a fit that holds what a file cannot, naming it.
-        DataError: a folder that is no fit; no folder for the file.
+        DataError: a path that is a folder; no folder for the file.
     """
     from xarray import Dataset, DataTree
 
@@ -48,10 +47,10 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
     place = Path(path).resolve()  # of a link, what it leads to
     if not place.parent.is_dir():
         raise DataError(f"There is no folder {str(place.parent)!r} for {place.name!r}: make it first.")
-    if place.is_dir() and not (place.suffix == ".zarr" and (place / "bayesgen").is_dir()):
-        raise DataError(f"{os.fspath(path)!r} is a folder, and no fit in Zarr format that could be replaced.")
+    if place.is_dir():
+        raise DataError(f"{os.fspath(path)!r} is a folder, and no file that could be replaced.")
     groups = {str(group.name): group.to_dataset() for group in (() if shown is None else shown.leaves)}
-    stored = {f"{group}/{name}": each.values for group, data in groups.items() for name, each in data.items()}
+    stored = {f"{group}/{name}": variable.values for group, data in groups.items() for name, variable in data.items()}
     encoder = Encoder(stored)
     encoder.part(fit, "fit")
     structure = json.dumps(encoder.nodes, allow_nan=False).encode()
@@ -63,22 +62,12 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
     }
     arrays = {"structure": np.frombuffer(structure, np.uint8)}
     arrays |= {name.removeprefix("bayesgen/"): array for name, array in encoder.variables.items()}
-    own = {name: ([f"{name}_{axis}" for axis in range(array.ndim)], array) for name, array in arrays.items()}
-    tree = DataTree.from_dict({"/": Dataset(attrs=about), **groups, "bayesgen": Dataset(own)})
+    variables = {name: ([f"{name}_{axis}" for axis in range(array.ndim)], array) for name, array in arrays.items()}
+    tree = DataTree.from_dict({"/": Dataset(attrs=about), **groups, "bayesgen": Dataset(variables)})
     with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as folder:
-        whole = os.path.join(folder, "new")
-        _write(tree, whole, is_zarr=place.suffix == ".zarr")
-        if place.is_dir():  # which cannot be replaced in one step
-            os.replace(place, os.path.join(folder, "old"))
-        os.replace(whole, place)
-
-
-def _write(tree: "DataTree", path: str, *, is_zarr: bool) -> None:
-    if not is_zarr:
-        return tree.to_netcdf(path, engine="h5netcdf")
-    if importlib.util.find_spec("zarr") is None:
-        raise DataError("A path that ends in .zarr needs zarr: pip install zarr, or save to a .nc file.")
-    tree.to_zarr(path, zarr_format=3, consolidated=False)
+        complete = os.path.join(folder, "new")
+        tree.to_netcdf(complete, engine="h5netcdf")
+        os.replace(complete, place)
 
 
 def _names(nodes: list[Any]) -> Iterable[str]:
@@ -120,9 +109,9 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
     >>> again == fit, bg.predict(again, [[3.0]], rule=bg.BMA()).labels.tolist()
     (True, ['a'])
     """
-    given: Any = program if isinstance(program, list | tuple) else [] if program is None else [program]
+    programs: Any = program if isinstance(program, list | tuple) else [] if program is None else [program]
     try:
-        return _loaded(Path(path), [getattr(each, "function", each) for each in given])
+        return _loaded(Path(path), [getattr(program, "function", program) for program in programs])
     except Exception as error:  # whatever a broken file leads to
         raise DataError(f"{os.fspath(path)!r} cannot be loaded: {error or type(error).__name__}") from error
 
@@ -150,24 +139,17 @@ def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str, Any]]]:
-    """A function of the name of a variable that reads it as it was written; the attributes of the file."""
+    """A function that reads a variable by its name, as it was written; and the attributes of the file."""
     if not path.exists():
         raise DataError("there is no such file.")
-    root: Any
-    if path.is_dir():
-        import zarr
-
-        root = zarr.open_group(path, mode="r", zarr_format=3)  # which has no codecs that execute anything
-        yield lambda name: np.asarray(root[name][...]), dict(root.attrs)
-        return
     import h5py
 
     try:
-        root = h5py.File(path, "r")
+        file = h5py.File(path, "r")
     except PermissionError:
         raise
     except OSError as error:
         raise DataError("it is no netCDF file, or is truncated.") from error
-    with root:
-        about = {name: np.asarray(value).ravel()[0] for name, value in root.attrs.items() if np.size(value)}
-        yield lambda name: np.asarray(root[name][...]), about
+    with file:
+        about = {name: np.asarray(value).ravel()[0] for name, value in file.attrs.items() if np.size(value)}
+        yield lambda name: np.asarray(file[name][...]), about
