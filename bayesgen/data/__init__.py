@@ -2,9 +2,19 @@
 
 from .binned import Binned
 from .categories import CATEGORICAL, UNKNOWN, Categorical
-from .category_values import as_category, category_array, labelled, named_classes, with_category
-from .chunks import is_chunked, naming_origin, read_chunk, read_tables, row_chunks, warn_of_unknown
-from .columns import PositionalNames, as_array, as_weights, check_index, numbers_of_objects, type_of_objects
+from .columns import (
+    PositionalNames,
+    as_array,
+    as_category,
+    as_weights,
+    category_array,
+    check_index,
+    labelled,
+    named_classes,
+    numbers_of_objects,
+    type_of_objects,
+    with_category,
+)
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
 from .lone_rows import lone_rows
@@ -26,8 +36,8 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .tables import joined_tables, read_table
-from .views import Table, collected, successive_rows, with_cells
+from .tables import is_chunked, joined_tables, naming_origin, read_chunk, read_table, read_tables, warn_of_unknown
+from .views import Table, collected, successive_rows
 
 __all__ = [
     "BINARY",
@@ -97,7 +107,6 @@ __all__ = [
     "register_kind",
     "response_of_rows",
     "response_values",
-    "row_chunks",
     "sequence_lengths",
     "step_codes",
     "steps_of",
@@ -108,5 +117,4 @@ __all__ = [
     "warn_of_unknown",
     "whole_numbers",
     "with_category",
-    "with_cells",
 ]

@@ -13,8 +13,7 @@ from bayesgen.errors import DataError, warn
 from bayesgen.runtime import THREAD_CELLS, checked_chunks, chunks
 from bayesgen.typing import Category, Int, Num, Shaped, Values
 
-from .category_values import category_array, dtype_categories, own_type, sorted_categories
-from .columns import WHOLE_FLOATS, as_array, as_series
+from .columns import WHOLE_FLOATS, as_array, as_series, category_array, dtype_categories, own_type, sorted_categories
 from .kinds import Columns, Encoded, Kind
 from .sequences import PADDING
 from .views import ArrayTable, Table

@@ -13,8 +13,7 @@ from bayesgen.typing import Array, Bool, Category, Data, Shaped, Values
 
 from .binned import Binned
 from .categories import CATEGORICAL, as_labels, check_num_classes, codes_among, inferred_classes
-from .category_values import declared_values
-from .columns import PositionalNames, look_alikes, refuse_empty, text_names
+from .columns import PositionalNames, declared_values, look_alikes, mismatch, refuse_empty, text_names
 from .kinds import (
     KINDS,
     ColumnKinds,
@@ -30,9 +29,9 @@ from .kinds import (
 )
 from .number_kinds import BINARY, COUNT, REAL
 from .response import Covariate, ResponseColumn
-from .sequence_of import SequenceOf
+from .sequence_of import SEQUENCE, SequenceOf
 from .tables import read_table
-from .views import Table, names_among
+from .views import Table
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -176,8 +175,37 @@ class Schema:
         self.names_in(table, ())
 
     def names_in(self, table: Table, columns: Sequence[str]) -> Sequence[str]:
-        """The table's names of some columns. DataError unless it has this schema's columns."""
-        return names_among(self._resolved_columns(), self.named, table, columns)
+        """The table's names of some columns: the same, or by position where X is an array and the schema has names.
+
+        Raises:
+            DataError: a table that does not have this schema's columns.
+        """
+        schema_columns, names = self._resolved_columns(), table.names
+        if table.named:
+            message = None if tuple(names) == schema_columns else mismatch(schema_columns, names)
+            if message is not None:
+                origin = "" if self.named else " The schema comes from an array: give an array, or these names."
+                raise DataError(f"{message}{origin} Rename, add or drop columns.")
+            return columns
+        if len(names) != len(schema_columns):
+            raise DataError(
+                f"X has {len(names)} columns, and the schema has {len(schema_columns)}: "
+                f"{quote_some(schema_columns)}. Give it those columns, in that order."
+            )
+        if not self.named:
+            return columns
+        if columns is schema_columns:
+            return names
+        position = {column: j for j, column in enumerate(schema_columns)}
+        return [names[position[column]] for column in columns]
+
+    def row_chunks(self, table: Table) -> list[slice]:
+        """Slices of a few rows of a table each, by their numbers of cells: each time step of a sequence is one."""
+        columns = self.columns_of(SEQUENCE) if self.kinds else ()
+        if not columns or not table.num_rows:
+            return table.chunks()
+        sample = table.rows(np.unique(np.linspace(0, table.num_rows - 1, 256).astype(int)))  # enough for a mean length
+        return table.chunks(sum(_mean_length(sample.column(name)) for name in self.names_in(table, columns)))
 
     def encode_cells(
         self, table: Table, columns: Sequence[str]
@@ -386,6 +414,13 @@ def _of_kinds(names: Sequence[str]) -> str:
     kinds = [name for name in names if name in KINDS]
     hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
     return f" {hint}, NaiveBayes({{{kinds[0]!r}: ...}})." if kinds else ""
+
+
+def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
+    """The mean number of time steps of sequences; cells that are not sequences have none."""
+    if cells.ndim > 1:
+        return float(cells.shape[1])
+    return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))
 
 
 def _set(schema: Schema, name: str, value: object) -> None:

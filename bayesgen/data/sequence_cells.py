@@ -13,8 +13,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Category, Float, Int, Shaped
 
 from .categories import MISSING, UNKNOWN, codes_among, distinct_values
-from .category_values import own_type
-from .columns import WHOLE_FLOATS, as_array, as_objects
+from .columns import WHOLE_FLOATS, as_array, as_objects, own_type
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
 
 

@@ -11,7 +11,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Category, Int, Num, Shaped
 
 from .categories import UNKNOWN, distinct_values, whole_codes
-from .category_values import sorted_categories
+from .columns import sorted_categories
 from .kinds import Columns, Decoded, Encoded, Kind, as_kind
 from .number_kinds import Wording, encode_numbers
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of

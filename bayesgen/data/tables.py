@@ -1,19 +1,18 @@
-"""Reading X, an array, a data frame, a sparse matrix or a mapping, as a read-only `Table`."""
+"""Reading X, an array, a data frame, a sparse matrix or a mapping, as a read-only `Table`; or chunks of such data."""
 
+import contextlib
 import dataclasses
-import functools
-import sys
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import BayesgenError, DataError, UnknownValuesWarning, warn
 from bayesgen.typing import Data, Values
 
 from .categories import as_labels
-from .category_values import dtype_categories
 from .columns import (
     PositionalNames,
     as_array,
@@ -21,6 +20,7 @@ from .columns import (
     as_series,
     as_weights,
     check_index,
+    dtype_categories,
     holds_integers,
     holds_lists,
     holds_objects,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import narwhals as nw
     import pandas as pd
     from scipy.sparse import sparray, spmatrix
+
+ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
 _KIND_OF_DTYPE = {"b": "binary", **dict.fromkeys("iuf", "real"), **dict.fromkeys("UST", "categorical"), "O": None}
 
@@ -53,12 +55,11 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
         return table
     labels = None if y is None else as_labels(y)
     weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
-    for name, what, values in (("y", "labels", labels), ("sample_weight", "weights", weights)):
+    for name, noun, values in (("y", "label", labels), ("sample_weight", "weight", weights)):
         if values is not None and values.shape != (table.num_rows,):
-            one = what[:-1]
             if values.ndim != 1:
-                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {one} for each row of X.")
-            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {what}. Give one {one} a row.")
+                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {noun} for each row of X.")
+            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {noun}s. Give one {noun} a row.")
     check_index(X, y, "y")
     check_index(X, sample_weight, "sample_weight")
     declared = None if y is None else dtype_categories(y)
@@ -66,13 +67,12 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     table = dataclasses.replace(table, labels=labels, declared_classes=declared, weights=weights)
     if weights is None or weights.all():
         return table
-    kept = np.flatnonzero(weights)
-    return dataclasses.replace(table.rows(kept), num_dropped=len(weights) - len(kept), kept=kept)
+    positive = np.flatnonzero(weights)
+    return dataclasses.replace(table.rows(positive), num_dropped=len(weights) - len(positive), kept=positive)
 
 
 def _read_cells(X: Data, least_rows: int) -> Table:
-    scipy_sparse = sys.modules.get("scipy.sparse")  # where it was never imported, nothing sparse can exist
-    if scipy_sparse is not None and scipy_sparse.issparse(X):
+    if issparse(X):
         return _read_sparse(X, least_rows)
     if isinstance(X, Mapping):
         return _read_mapping(X, least_rows)
@@ -88,8 +88,6 @@ def _read_cells(X: Data, least_rows: int) -> Table:
 
 
 def _read_sparse(X: "spmatrix | sparray", least_rows: int) -> SparseTable:
-    from scipy.sparse import csr_array
-
     _check_shape(X.shape, least_rows)
     values = csr_array(X)
     if X.format == "csr":
@@ -164,13 +162,13 @@ def _read_mapping(X: Mapping[Hashable, Values], least_rows: int) -> MappingTable
 
 def _read_column(values: Values, name: str) -> Column:
     """A column of a mapping. DataError: one value alone; a dtype without kind."""
-    what, series = f"Column {name!r}", as_series(values)
+    series = as_series(values)
     if isinstance(values, Padded):
-        return Column(as_objects(values.sequences()), None, given=values)
-    array = as_array(values, what, takes_lists=True)
+        return Column(as_objects(values.sequences()), None, sequences=values)
+    array = as_array(values, f"Column {name!r}", takes_lists=True)
     if array.ndim == 0:
         raise DataError(f"Column {name!r} is {type(values).__name__}, not an array with one row a value.")
-    given = as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
+    sequences = as_objects(values) if isinstance(values, list | tuple) and array.ndim > 1 else None
     categories = dtype_categories(values)
     if categories is not None:
         kind: str | None = "categorical"
@@ -178,8 +176,9 @@ def _read_column(values: Values, name: str) -> Column:
         are_cells = holds_objects(series) or (holds_lists(series.dtype) and array.ndim == 1)
         kind = None if are_cells else kind_of_dtype(series.dtype, name)
     else:
-        kind = _kind_of_dtype(values.dtype if isinstance(values, np.ma.MaskedArray) else array.dtype, what)
-    return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), given)
+        dtype = values.dtype if isinstance(values, np.ma.MaskedArray) else array.dtype
+        kind = _kind_of_dtype(dtype, f"Column {name!r}")
+    return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), sequences)
 
 
 def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
@@ -195,12 +194,95 @@ def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
     return index_of(X[name])
 
 
-_FORMS: dict[type[Table], str] = {
-    ArrayTable: "an array",
-    SparseTable: "a sparse matrix",
-    FrameTable: "a frame",
-    MappingTable: "a mapping",
-}
+def read_tables(
+    X: Data | Iterable[tuple], y: Values | None = None, sample_weight: Values | None = None
+) -> Iterator[Table]:
+    """The table of X, y and sample_weight; or those of successive chunks, tuples of these, that have rows.
+
+    Raises:
+        DataError: not a table (see `read_table`) or not a chunk, naming the chunk; data without rows.
+    """
+    if not is_chunked(X):
+        table = read_table(cast(Data, X), y, sample_weight)
+        if not table.num_rows:
+            raise DataError(ALL_ZERO)
+        yield table
+        return
+    if y is not None or sample_weight is not None:
+        raise DataError("Chunks hold their labels and weights: give tuples (X, y) or (X, y, sample_weight), and no y.")
+    number, has_rows = 0, False
+    for number, chunk in enumerate(X, 1):
+        with naming_origin(number):
+            table = read_chunk(chunk)
+        if table.num_rows:
+            has_rows = True
+            yield dataclasses.replace(table, chunk_number=number)
+    if not number:
+        raise DataError("X is an iterable without chunks. Give at least one (a generator can be read only once).")
+    if not has_rows:
+        raise DataError(ALL_ZERO)
+
+
+def is_chunked(X: Data | Iterable[tuple]) -> TypeGuard[Iterable[tuple]]:
+    """Whether X is an iterable of chunks, not a table.
+
+    It is if it can be iterated over but not indexed (a generator, `zip`, an object with `__iter__` alone), or if it
+    is a list or tuple whose first item is a tuple that begins with an array, frame or mapping: the rows of a table
+    hold cells there. So [(1.0, 2.0), (3.0, 4.0)] is a table of two rows, and [(X1, y1), (X2, y2)] two chunks.
+    """
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], tuple) and bool(X[0]) and _holds_cells(X[0][0])
+    is_array = issparse(X) or hasattr(X, "__array__") or hasattr(X, "__getitem__")
+    return isinstance(X, Iterable) and not is_array
+
+
+def _holds_cells(value: object) -> bool:
+    return isinstance(value, list | tuple | Mapping) or issparse(value) or len(getattr(value, "shape", ())) > 0
+
+
+def read_chunk(chunk: tuple) -> Table:
+    """The table of (X,), (X, y) or (X, y, sample_weight).
+
+    Raises:
+        DataError: anything but such a tuple, saying what it is.
+    """
+    if not isinstance(chunk, tuple) or not 1 <= len(chunk) <= 3:
+        form = f"one of length {len(chunk)}" if isinstance(chunk, tuple) else f"of type {type(chunk).__name__}"
+        raise DataError(f"This has to be a tuple (X, y) or (X, y, sample_weight), as all others, and is {form}.")
+    return read_table(*chunk)
+
+
+@contextlib.contextmanager
+def naming_origin(chunk_number: int, num_dropped: int = 0) -> Iterator[None]:
+    """Add to messages of errors which chunk was refused, and that rows of weight 0 are not counted.
+
+    `chunk_number` is 0 for data that do not come in chunks.
+    """
+    try:
+        yield
+    except BayesgenError as error:
+        message = str(error)
+        if num_dropped and isinstance(error, DataError):
+            message += f" (Rows are counted without the {num_dropped} of weight 0.)"
+        if chunk_number:
+            message = f"Chunk {chunk_number}: {message}"
+        if chunk_number > 1:
+            message += " (What the schema does not declare comes from chunk 1.)"
+        if message == str(error):
+            raise
+        raise type(error)(message) from error
+
+
+def warn_of_unknown(cells: Mapping[str, int]) -> None:
+    """One warning that counts the cells of each column, if there are any."""
+    if cells:
+        counted = ", ".join(f"{column!r} ({count})" for column, count in list(cells.items())[:10])
+        more = f" and {len(cells) - 10} more" if len(cells) > 10 else ""
+        warn(
+            f"Cells with values that their columns neither had in training nor declare are taken as missing: "
+            f"{counted}{more}.",
+            UnknownValuesWarning,
+        )
 
 
 def joined_tables(parts: Sequence[Table]) -> Table:
@@ -212,71 +294,24 @@ def joined_tables(parts: Sequence[Table]) -> Table:
     first = parts[0]
     for index, part in enumerate(parts):
         if type(part) is not type(first) or part.named != first.named or {*part.names} != {*first.names}:
-            forms = [_FORMS[type(table)] for table in (first, part)]
             raise DataError(
-                f"Data sets 0 and {index} are {forms[0]} with the columns {quote_some(first.names)}, and {forms[1]} "
+                f"Data sets 0 and {index} are {first.form} with the columns {quote_some(first.names)}, and {part.form} "
                 f"with {quote_some(part.names)}. Give all data sets the same columns, in any order, in one form."
             )
         if part.uniform_kind != first.uniform_kind or (part.labels is None) != (first.labels is None):
             raise DataError(
                 f"Data sets 0 and {index} differ: give all of them labels or none, and columns of the same dtypes."
             )
-    num_rows = sum(part.num_rows for part in parts)
-    labels = (
-        None if first.labels is None else np.concatenate([part.labels for part in parts if part.labels is not None])
-    )
-    weights = None
+    labels, weights = [part.labels for part in parts if part.labels is not None], None
     if any(part.weights is not None for part in parts):
         weights = np.concatenate([np.ones(p.num_rows) if p.weights is None else p.weights for p in parts])
-    whole = _joined_cells(first, parts)
     return dataclasses.replace(
-        whole, num_rows=num_rows, labels=labels, weights=weights, index=None, num_dropped=0, kept=None, unknown={}
+        first.with_rows_of(parts),
+        num_rows=sum(part.num_rows for part in parts),
+        labels=np.concatenate(labels) if labels else None,
+        weights=weights,
+        index=None,
+        num_dropped=0,
+        kept=None,
+        unknown={},
     )
-
-
-@functools.singledispatch
-def _joined_cells(first: Table, parts: Sequence[Any]) -> Table:
-    """The first table with the cells of all."""
-    raise TypeError(type(first).__name__)
-
-
-@_joined_cells.register(ArrayTable)
-def _(first: ArrayTable, parts: Sequence[ArrayTable]) -> ArrayTable:
-    return dataclasses.replace(first, values=np.concatenate([part.values for part in parts]))
-
-
-@_joined_cells.register(SparseTable)
-def _(first: SparseTable, parts: Sequence[SparseTable]) -> SparseTable:
-    from scipy.sparse import csr_array, vstack
-
-    return dataclasses.replace(first, values=csr_array(vstack([part.values for part in parts])))
-
-
-@_joined_cells.register(FrameTable)
-def _(first: FrameTable, parts: Sequence[FrameTable]) -> FrameTable:
-    import narwhals as nw
-
-    frames = [part.frame.select(list(first.names)) for part in parts]
-    return dataclasses.replace(first, frame=nw.concat(frames, how="vertical"))
-
-
-@_joined_cells.register(MappingTable)
-def _(first: MappingTable, parts: Sequence[MappingTable]) -> MappingTable:
-    return dataclasses.replace(
-        first, columns={name: _joined_column(name, [part.columns[name] for part in parts]) for name in first.names}
-    )
-
-
-def _joined_column(name: str, parts: Sequence[Column]) -> Column:
-    first = parts[0]
-    for index, part in enumerate(parts):
-        if (part.kind, part.categories) != (first.kind, first.categories):
-            raise DataError(f"Column {name!r} is of one dtype in data set 0 and of another in data set {index}.")
-    return dataclasses.replace(first, values=np.concatenate([_cells_of(part) for part in parts]), given=None)
-
-
-def _cells_of(column: Column) -> np.ndarray:
-    """The cells; lists stay lists, which arrays of one length would hide."""
-    if column.given is None:
-        return column.values
-    return as_objects(column.given.sequences() if isinstance(column.given, Padded) else list(column.given))

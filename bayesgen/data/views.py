@@ -4,29 +4,28 @@ No cell is copied, cast or checked here, but by `Schema.encode_cells`.
 """
 
 import abc
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
-from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import table_chunks
 from bayesgen.typing import Category
 
-from .category_values import dtype_categories
 from .columns import (
     DECLARED,
     PositionalNames,
     as_integers,
+    as_objects,
+    dtype_categories,
     holds_integers,
     holds_objects,
     kind_of_dtype,
     kind_of_objects,
-    mismatch,
     values_of,
 )
 from .sequences import Padded, SequenceCells
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     import narwhals as nw
     import pandas as pd
     from narwhals.typing import IntoFrame
-    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,7 +50,7 @@ class Table(abc.ABC):
         declared_classes: the classes that the dtype of the labels declares, in order, or None.
         weights: frequency weights, (n,); None where none were given.
         num_dropped: number of rows of weight 0, which are left out.
-        kept: positions of the rows among those given; None where none was dropped.
+        positions: of the rows among those given; None where none was dropped.
         index: the index of a frame or series of pandas; None for other data.
         chunk_number: of data in chunks, from 1; 0 for other data.
         start: position of the first row in the table that this is a slice of.
@@ -68,12 +66,14 @@ class Table(abc.ABC):
     declared_classes: tuple[Category, ...] | None = None
     weights: np.ndarray | None = None
     num_dropped: int = 0
-    kept: np.ndarray | None = None
+    positions: np.ndarray | None = None
     index: "pd.Index | None" = None
     chunk_number: int = 0
     start: int = 0
     unknown: dict[tuple[str, int], int] = field(default_factory=dict)
     sparse: ClassVar[bool] = False
+    form: ClassVar[str]
+    """What a message calls X."""
 
     @abc.abstractmethod
     def inferred_kind(self, name: str) -> str:
@@ -99,18 +99,18 @@ class Table(abc.ABC):
         return self.column(name)
 
     @abc.abstractmethod
-    def matrix(self, names: Sequence[str]) -> "np.ndarray | csr_array":
+    def matrix(self, names: Sequence[str]) -> np.ndarray | csr_array:
         """The raw values (n, len(names)), an ndarray or csr_array. Copies only what it has to."""
 
     def rows(self, places: slice | np.ndarray) -> "Table":
         """The table of some rows, a slice or their positions. A slice is a view."""
         if isinstance(places, slice) and places == slice(0, self.num_rows):
             return self
-        of_rows = {name: getattr(self, name) for name in ("labels", "weights", "kept", "index")}
-        taken = {name: given[places] for name, given in of_rows.items() if given is not None}
+        columns = {name: getattr(self, name) for name in ("labels", "weights", "positions", "index")}
+        columns = {name: values[places] for name, values in columns.items() if values is not None}
         if isinstance(places, slice):
-            return replace(self._of_rows(places), **taken, start=self.start + places.indices(self.num_rows)[0])
-        return replace(self._of_rows(places), **taken, start=0, unknown={})
+            return replace(self._take(places), **columns, start=self.start + places.indices(self.num_rows)[0])
+        return replace(self._take(places), **columns, start=0, unknown={})
 
     def count_unknown(self, cells: Mapping[str, int]) -> None:
         """Remember how many cells of these rows have unknown values, by column."""
@@ -126,8 +126,16 @@ class Table(abc.ABC):
         return counts
 
     @abc.abstractmethod
-    def _of_rows(self, places: slice | np.ndarray) -> "Table":
-        """The same with the cells of some rows only."""
+    def _take(self, places: slice | np.ndarray) -> "Table":
+        """The table with the cells of some rows."""
+
+    @abc.abstractmethod
+    def with_rows_of(self, parts: "Sequence[Any]") -> "Table":
+        """The table with the cells of all `parts`, tables of this class with the same columns."""
+
+    @abc.abstractmethod
+    def with_cells(self, cells: "NewCells") -> "Copy":
+        """A copy of the data, in the form in which they were given, with other values in some cells."""
 
     def chunks(self, more_per_row: float = 0.0) -> list[slice]:
         """Slices of a few rows each, at least one, so that arrays computed from them stay small.
@@ -149,6 +157,7 @@ class ArrayTable(Table):
 
     values: np.ndarray
     names: PositionalNames
+    form: ClassVar[str] = "an array"
 
     def inferred_kind(self, name: str) -> str:
         position = self.names.position(name)
@@ -168,9 +177,18 @@ class ArrayTable(Table):
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         return self.values[:, self.names.positions(names)]
 
-    def _of_rows(self, places: slice | np.ndarray) -> "ArrayTable":
+    def _take(self, places: slice | np.ndarray) -> "ArrayTable":
         values = self.values[places]
         return replace(self, values=values, num_rows=len(values))
+
+    def with_rows_of(self, parts: "Sequence[ArrayTable]") -> "ArrayTable":
+        return replace(self, values=np.concatenate([part.values for part in parts]))
+
+    def with_cells(self, cells: "NewCells") -> np.ndarray:
+        array = self.values.copy()
+        for name, (rows, values) in cells.items():
+            array[rows, self.names.position(name)] = values
+        return _without_objects(array) if cells else array
 
 
 @final
@@ -178,10 +196,11 @@ class ArrayTable(Table):
 class SparseTable(Table):
     """A scipy.sparse matrix (n, D) of any format, read as csr: counts, unless the schema says otherwise."""
 
-    values: "csr_array"
+    values: csr_array
     names: PositionalNames
     uniform_kind: str = "count"
     sparse: ClassVar[bool] = True
+    form: ClassVar[str] = "a sparse matrix"
 
     def inferred_kind(self, name: str) -> str:
         self.names.position(name)
@@ -190,13 +209,19 @@ class SparseTable(Table):
     def column(self, name: str) -> np.ndarray:
         return self.values[:, [self.names.position(name)]].toarray()[:, 0]
 
-    def matrix(self, names: Sequence[str]) -> "csr_array":
-        places = self.names.positions(names)
-        return self.values if places == slice(0, len(self.names)) else self.values[:, places]
+    def matrix(self, names: Sequence[str]) -> csr_array:
+        positions = self.names.positions(names)
+        return self.values if positions == slice(0, len(self.names)) else self.values[:, positions]
 
-    def _of_rows(self, places: slice | np.ndarray) -> "SparseTable":
+    def _take(self, places: slice | np.ndarray) -> "SparseTable":
         values = successive_rows(self.values, places) if isinstance(places, slice) else self.values[places]
         return replace(self, values=values, num_rows=values.shape[0])
+
+    def with_rows_of(self, parts: "Sequence[SparseTable]") -> "SparseTable":
+        return replace(self, values=csr_array(vstack([part.values for part in parts])))
+
+    def with_cells(self, cells: "NewCells") -> csr_array:  # sparse matrices have no missing cells
+        return self.values.copy()
 
     @property
     def cells_per_row(self) -> float:
@@ -210,6 +235,7 @@ class FrameTable(Table):
 
     frame: "nw.DataFrame"
     named: bool = True
+    form: ClassVar[str] = "a frame"
 
     def inferred_kind(self, name: str) -> str:
         series = self.frame[name]
@@ -237,9 +263,33 @@ class FrameTable(Table):
             return np.stack([values_of(self.frame[name]) for name in names], axis=1)
         return self.frame.select(list(names)).to_numpy()
 
-    def _of_rows(self, places: slice | np.ndarray) -> "FrameTable":
+    def _take(self, places: slice | np.ndarray) -> "FrameTable":
         frame = self.frame[places]
         return replace(self, frame=frame, num_rows=len(frame))
+
+    def with_rows_of(self, parts: "Sequence[FrameTable]") -> "FrameTable":
+        import narwhals as nw
+
+        frames = [part.frame.select(list(self.names)) for part in parts]
+        return replace(self, frame=nw.concat(frames, how="vertical"))
+
+    def with_cells(self, cells: "NewCells") -> "IntoFrame":
+        import narwhals as nw
+
+        columns = []
+        for name, (rows, values) in cells.items():
+            column, items = self.frame[name], values.tolist()
+            as_texts = column.dtype == nw.Categorical and self.frame.implementation.is_pyarrow()  # takes no new values
+            if len(rows) == len(column) and not _takes(column.dtype, values):
+                columns.append(nw.new_series(name, items, backend=self.frame.implementation))
+                continue
+            if column.dtype.is_integer() and _are_integers(values, column.dtype):
+                items = [int(item) for item in items]
+            elif column.dtype.is_integer():
+                column = column.cast(nw.Float64)
+            filled_in = (column.cast(nw.String) if as_texts else column).scatter(rows.tolist(), items)
+            columns.append(filled_in.cast(nw.Categorical) if as_texts else filled_in)
+        return self.frame.with_columns(*columns).to_native()
 
 
 @final
@@ -252,20 +302,35 @@ class Column:
         kind: the name of the kind of its dtype; None where cells are objects, which have types of their own.
         categories: those that its dtype declares, in order, or None.
         are_integers: whether these are integers that became floats, because some of the cells are missing.
-        given: the rows where they are more than the array: lists of one length, and arrays with lengths; else None.
+        sequences: the cells as given, where the array does not hold all of them: lists of one length, and arrays with
+            lengths; else None.
     """
 
     values: np.ndarray
     kind: str | None
     categories: tuple[Category, ...] | None = None
     are_integers: bool = False
-    given: SequenceCells | None = None
+    sequences: SequenceCells | None = None
 
     def rows(self, places: slice | np.ndarray) -> "Column":
         """Some of the rows."""
-        given = self.given.rows(places) if isinstance(self.given, Padded) else self.given
-        given = given[places] if isinstance(given, np.ndarray) else given
-        return replace(self, values=self.values[places], given=given)
+        sequences = self.sequences.rows(places) if isinstance(self.sequences, Padded) else self.sequences
+        sequences = sequences[places] if isinstance(sequences, np.ndarray) else sequences
+        return replace(self, values=self.values[places], sequences=sequences)
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The cells (n,) or (n, ...); lists stay lists, which arrays of one length would hide."""
+        if self.sequences is None:
+            return self.values
+        return as_objects(self.sequences.sequences() if isinstance(self.sequences, Padded) else list(self.sequences))
+
+    def with_rows_of(self, parts: "Sequence[Column]", name: str) -> "Column":
+        """The column with the cells of all parts. DataError: parts of another dtype."""
+        for index, part in enumerate(parts):
+            if (part.kind, part.categories) != (self.kind, self.categories):
+                raise DataError(f"Column {name!r} is of one dtype in data set 0 and of another in data set {index}.")
+        return replace(self, values=np.concatenate([part.cells for part in parts]), sequences=None)
 
 
 @final
@@ -275,6 +340,7 @@ class MappingTable(Table):
 
     columns: Mapping[str, Column]
     named: bool = True
+    form: ClassVar[str] = "a mapping"
 
     def inferred_kind(self, name: str) -> str:
         column = self.columns[name]
@@ -292,8 +358,8 @@ class MappingTable(Table):
         return self.column(name)
 
     def sequences(self, name: str) -> SequenceCells:
-        given = self.columns[name].given
-        return self.column(name) if given is None else given
+        sequences = self.columns[name].sequences
+        return self.column(name) if sequences is None else sequences
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         arrays = [self._flat_array(name) for name in names]
@@ -306,9 +372,20 @@ class MappingTable(Table):
             arrays = [array.astype(object) for array in arrays]
         return np.stack(arrays, axis=1)
 
-    def _of_rows(self, places: slice | np.ndarray) -> "MappingTable":
+    def _take(self, places: slice | np.ndarray) -> "MappingTable":
         columns = {name: column.rows(places) for name, column in self.columns.items()}
         return replace(self, columns=columns, num_rows=len(next(iter(columns.values())).values))
+
+    def with_rows_of(self, parts: "Sequence[MappingTable]") -> "MappingTable":
+        columns = {c: column.with_rows_of([part.columns[c] for part in parts], c) for c, column in self.columns.items()}
+        return replace(self, columns=columns)
+
+    def with_cells(self, cells: "NewCells") -> dict[str, np.ndarray]:
+        arrays = {name: column.values.copy() for name, column in self.columns.items()}
+        for name, (rows, values) in cells.items():
+            arrays[name][rows] = values
+            arrays[name] = _without_objects(arrays[name])
+        return arrays
 
     @property
     def cells_per_row(self) -> float:
@@ -324,39 +401,7 @@ class MappingTable(Table):
         return array
 
 
-def names_among(known: Sequence[str], are_names: bool, table: Table, columns: Sequence[str]) -> Sequence[str]:
-    """The table's names of some columns of a schema. An array in place of named columns is taken by position.
-
-    Args:
-        known: the columns of the schema.
-        are_names: whether these are the user's names, and not positions.
-        table: the table.
-        columns: some of `known`.
-
-    Raises:
-        DataError: a table whose columns are not those of the schema.
-    """
-    names = table.names
-    if not table.named:
-        if len(names) != len(known):
-            raise DataError(
-                f"X has {len(names)} columns, and the schema has {len(known)}: "
-                f"{quote_some(known)}. Give it those columns, in that order."
-            )
-        if not are_names:
-            return columns
-        if columns is known:
-            return names
-        place = {column: j for j, column in enumerate(known)}
-        return [names[place[column]] for column in columns]
-    message = None if tuple(names) == known else mismatch(known, names)
-    if message is not None:
-        origin = "" if are_names else " The schema comes from an array: give an array, or these names."
-        raise DataError(f"{message}{origin} Rename, add or drop columns.")
-    return columns
-
-
-def successive_rows(values: "csr_array", part: slice) -> "csr_array":
+def successive_rows(values: csr_array, part: slice) -> csr_array:
     """Successive rows of a csr_array, which share its cells, unlike SciPy's own slices."""
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
@@ -366,10 +411,8 @@ def successive_rows(values: "csr_array", part: slice) -> "csr_array":
     return rows
 
 
-def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> "csr_array":
+def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> csr_array:
     """A csr_array that shares these arrays; SciPy's constructor copies those that are parts of others."""
-    from scipy.sparse import csr_array
-
     rows = csr_array((len(ends) - 1, num_columns), dtype=data.dtype)
     rows.data, rows.indices, rows.indptr = data, columns, ends
     return rows
@@ -378,52 +421,6 @@ def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_c
 if TYPE_CHECKING:
     Copy: TypeAlias = np.ndarray | dict[str, np.ndarray] | csr_array | IntoFrame  # of data, in their own form
 NewCells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
-
-
-@functools.singledispatch
-def with_cells(table: Table, cells: NewCells) -> "Copy":
-    """A copy of a table's data, in their own form, with other values in some cells.
-
-    This is the form for sparse matrices, which have no missing cells.
-    """
-    return table.matrix(table.names).copy()
-
-
-@with_cells.register(ArrayTable)
-def _(table: ArrayTable, cells: NewCells) -> np.ndarray:
-    values = table.values.copy()
-    for name, (rows, found) in cells.items():
-        values[rows, table.names.position(name)] = found
-    return _without_objects(values) if cells else values
-
-
-@with_cells.register(MappingTable)
-def _(table: MappingTable, cells: NewCells) -> dict[str, np.ndarray]:
-    arrays = {name: column.values.copy() for name, column in table.columns.items()}
-    for name, (rows, found) in cells.items():
-        arrays[name][rows] = found
-        arrays[name] = _without_objects(arrays[name])
-    return arrays
-
-
-@with_cells.register(FrameTable)
-def _(table: FrameTable, cells: NewCells) -> "IntoFrame":
-    import narwhals as nw
-
-    columns = []
-    for name, (rows, found) in cells.items():
-        column, values = table.frame[name], found.tolist()
-        as_texts = column.dtype == nw.Categorical and table.frame.implementation.is_pyarrow()  # which takes no others
-        if len(rows) == len(column) and not _takes(column.dtype, found):
-            columns.append(nw.new_series(name, values, backend=table.frame.implementation))
-            continue
-        if column.dtype.is_integer() and _are_integers(found, column.dtype):
-            values = [int(value) for value in values]
-        elif column.dtype.is_integer():
-            column = column.cast(nw.Float64)
-        filled_in = (column.cast(nw.String) if as_texts else column).scatter(rows.tolist(), values)
-        columns.append(filled_in.cast(nw.Categorical) if as_texts else filled_in)
-    return table.frame.with_columns(*columns).to_native()
 
 
 def _are_integers(values: np.ndarray, dtype: "nw.dtypes.DType") -> bool:

@@ -159,7 +159,10 @@ def leave_one_out(
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
     check_trained_on(fit, rows, "with the sample_weight= that they had")
-    num_rows, rows_kept = table.num_rows + table.num_dropped, slice(None) if table.kept is None else table.kept
+    num_rows, rows_kept = (
+        table.num_rows + table.num_dropped,
+        slice(None) if table.positions is None else table.positions,
+    )
     if folds is not None and (np.shape(folds) != (num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
         raise DataError(f"folds has to hold a whole number for each of the {num_rows} rows.")
     if isinstance(fit.posterior, Draws) and folds is None:
@@ -172,7 +175,7 @@ def leave_one_out(
         in_sample = scores_by(fit, rule, rows, log_joint).given_row
         scores = scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row
         result = LeaveOneOut(scores, in_sample, weights=None if rows.weights is None else np.asarray(rows.weights))
-    return result if table.kept is None else _among_all_rows(result, table.kept, num_rows)
+    return result if table.positions is None else _among_all_rows(result, table.positions, num_rows)
 
 
 def _among_all_rows(result: LeaveOneOut, places: Int[np.ndarray, " m"], num_rows: int) -> LeaveOneOut:

@@ -17,7 +17,6 @@ from bayesgen.data import (
     joined_rows,
     naming_origin,
     read_tables,
-    row_chunks,
     warn_of_unknown,
 )
 from bayesgen.describe import amount, counted, described
@@ -304,7 +303,7 @@ def summarize_tables(
         widened = schema.widened({name: rows.covariates[name] for name in ranged}) if ranged else schema
         missing = found.unlabelled_places
         if missing is not None:  # by their positions in the data as given
-            missing = num_rows + (missing + part.start if chunk.kept is None else chunk.kept[missing])
+            missing = num_rows + (missing + part.start if chunk.positions is None else chunk.positions[missing])
         return dataclasses.replace(found, schema=widened, unlabelled_places=missing)
 
     def parts() -> Iterator[SufficientStatistics]:
@@ -312,7 +311,7 @@ def summarize_tables(
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 try:
-                    chunks = functools.partial(of_rows, table), row_chunks(schema, table)
+                    chunks = functools.partial(of_rows, table), schema.row_chunks(table)
                     for found in (in_threads if model.in_threads else map)(*chunks):
                         schema = schema.widened(found.schema.ranges) if found.schema.ranges else schema
                         places.extend([] if found.unlabelled_places is None else [found.unlabelled_places])

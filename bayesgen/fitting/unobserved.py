@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.special
 
-from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown, with_cells
+from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown
 from bayesgen.describe import described, quote_some
 from bayesgen.errors import ModelError, PredictionError, check_integer
 from bayesgen.models import Conjugate, Densities
@@ -223,7 +223,7 @@ def imputed(fit: TrainedProgram, X: Data, num_draws: int, seed: Seed) -> Any:
         parts.append(_means(processes, part, responsibilities) if drawn is None else drawn)
     found = {name: np.concatenate([part[name] for part in parts], axis=1) for name in rows.observed}
     copies = [
-        with_cells(table, _cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
+        table.with_cells(_cells(fit.schema, table, conjugate, rows, found, draw)) for draw in range(max(num_draws, 1))
     ]
     return collected(copies) if num_draws else copies[0]
 

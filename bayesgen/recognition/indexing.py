@@ -148,7 +148,7 @@ class _Reader(Interpreter[_Term]):
     def constant(self, value: Any, variable: Variable) -> _Term:
         return _Term(value)
 
-    def made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    def results(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         if inner_jaxprs(equation):
             return self._read_within(equation, operands)
         lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))

@@ -98,7 +98,7 @@ class _Reader(Interpreter[_Term]):
         is_zero = (self._draw == 0) | (quantile > share)
         return _Term(jnp.where(is_zero, 0.0, 10.0**decades).astype(dtype), of_latents=True)
 
-    def made(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    def results(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
         of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)
         is_separable = all(t.is_separable for t in operands)
         if of_latents and not (is_separable and _multiplies(equation, operands)):

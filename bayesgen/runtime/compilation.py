@@ -17,8 +17,7 @@ from numpyro.ops.provenance import track_deps_jaxpr
 
 from bayesgen.typing import Result
 
-from .by_numpy import ByNumPy
-from .jaxprs import Variable, needed_equations
+from .jaxprs import ByNumPy, Variable, needed_equations
 
 P = ParamSpec("P")
 
@@ -29,7 +28,7 @@ class Traced:
 
     Attributes:
         jaxpr: of the function.
-        results: a pytree of places among the results of the jaxpr.
+        results: a pytree of positions among the results of the jaxpr.
     """
 
     jaxpr: ClosedJaxpr
@@ -71,13 +70,13 @@ class Traced:
         evaluation, jaxpr, constants = ByNumPy(), self.jaxpr.jaxpr, self.jaxpr.consts
         leaves = map(evaluation.constant, jax.tree.leaves(arguments), jaxpr.invars)
         with np.errstate(all="ignore"):
-            found = evaluation.read(jaxpr, constants, leaves, self.variables, self.equations)
-        return jax.tree.unflatten(jax.tree.structure(self.results), found)
+            values = evaluation.read(jaxpr, constants, leaves, self.variables, self.equations)
+        return jax.tree.unflatten(jax.tree.structure(self.results), values)
 
     def traceably(self, *arguments: Any) -> Any:
         """The results, to be traced again."""
-        found = jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
-        return jax.tree.map(lambda place: found[place], self.results)
+        values = jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
+        return jax.tree.map(lambda position: values[position], self.results)
 
     def sources(self, *names: object) -> Any:
         """For each result, the names of the arguments that it depends on.
@@ -85,8 +84,8 @@ class Traced:
         Args:
             names: the function's arguments, with names in place of their arrays.
         """
-        found = track_deps_jaxpr(self.jaxpr.jaxpr, [frozenset({name}) for name in jax.tree.leaves(names)])
-        return jax.tree.map(lambda place: found[place], self.results)
+        sources = track_deps_jaxpr(self.jaxpr.jaxpr, [frozenset({name}) for name in jax.tree.leaves(names)])
+        return jax.tree.map(lambda position: sources[position], self.results)
 
 
 @runtime_checkable
@@ -105,7 +104,7 @@ class OwnedJit:
         """Options are those of `jax.jit`."""
         self._function, self._options = function, options
         self._shared = jax.jit(function, **options)
-        self._of_owner: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._owned: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def __call__(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(first)(first, *args, **kwargs)
@@ -126,8 +125,8 @@ class OwnedJit:
         owner = first.owner
         if owner is None:
             return self._shared
-        jitted = self._of_owner.get(owner)
-        return jitted or self._of_owner.setdefault(owner, jax.jit(_copy(self._function), **self._options))
+        jitted = self._owned.get(owner)
+        return jitted or self._owned.setdefault(owner, jax.jit(_copy(self._function), **self._options))
 
 
 def _copy(function: Callable[P, Result]) -> Callable[P, Result]:

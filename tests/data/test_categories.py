@@ -10,7 +10,7 @@ import pytest
 from bayesgen.data import categories as module
 from bayesgen.data import read_table
 from bayesgen.data.categories import as_labels, codes_among, distinct_values
-from bayesgen.data.category_values import category_array, dtype_categories
+from bayesgen.data.columns import category_array, dtype_categories
 from bayesgen.data.schema import Schema
 from bayesgen.errors import BayesgenWarning, DataError
 
