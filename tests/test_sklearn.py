@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bayesgen as bg
 from bayesgen import sklearn as estimators
+from bayesgen.data import CATEGORICAL
 
 IRIS, SPECIES = load_iris(return_X_y=True, as_frame=True)
 
@@ -151,7 +152,7 @@ def test_declarations_hold_at_every_door(door):
     trained = DOORS[door](y, declared)
     schema = trained.fit_.schema if hasattr(trained, "fit_") else trained.schema
     assert list(getattr(trained, "classes_", classes)) == list(schema.classes) == classes
-    assert schema.kinds["code"] == "categorical" and list(schema.categories["code"]) == [2, 1, 0]
+    assert schema.kinds["code"] == CATEGORICAL and list(schema.categories["code"]) == [2, 1, 0]
     assert schema.unknown == "missing"
     with pytest.raises(bg.DataError, match="virginica"):
         DOORS[door](y, bg.Schema(classes=["setosa", "versicolor"]))

@@ -66,8 +66,8 @@ class Binned(Kind):
     """
 
     name = BINNED
-    values_called = ("bins", "state edges")
-    why_fewer = ", because equal values are in one bin"
+    noun_for_values = ("bins", "state edges")
+    reason_for_fewer_bins = ", because equal values are in one bin"
 
     num_bins: int
     edges: tuple[float, ...] | None
@@ -154,7 +154,7 @@ class Binned(Kind):
         Raises:
             DataError: columns without numbers, with one value only, or of sparse tables.
         """
-        stated = {column: bins for column in columns.names if isinstance(bins := columns.kind_of(column), Binned)}
+        stated = {column: bins for column in columns.names if isinstance(bins := columns.kinds[column], Binned)}
         if columns.table.sparse:
             raise DataError(
                 f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it "
@@ -172,7 +172,7 @@ class Binned(Kind):
     def encode(self, columns: Columns) -> Encoded:
         """Cells stay numbers, NaN where they are missing. DataError: cells beyond an end without tail."""
         encoded = encode_numbers(columns.table.matrix(columns.places), columns.names, self)
-        bins = {column: columns.kind_of(column) for column in columns.names}
+        bins = {column: columns.kinds[column] for column in columns.names}
         _check_ends(encoded.values, encoded.observed, {c: kind for c, kind in bins.items() if isinstance(kind, Binned)})
         return encoded
 

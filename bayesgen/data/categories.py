@@ -63,12 +63,12 @@ def distinct_values(values: np.ndarray, what: str) -> list[Category]:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Categorical(Kind):
     """Values out of a finite set. They are encoded as codes 0..r-1 in its order, int64; missing cells have code 0."""
 
     name = "categorical"
-    values_called = ("values", "declare Schema(categories=...)")
+    noun_for_values = ("values", "declare Schema(categories=...)")
 
     @property
     def has_categories(self) -> bool:

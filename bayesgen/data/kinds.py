@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
     unknown: Mapping[str, int] = {}
 
 
-class Rule(NamedTuple):
+class CellCondition(NamedTuple):
     """A condition on every cell of a kind.
 
     Attributes:
@@ -67,13 +67,9 @@ class Columns:
     table: Table
     names: Sequence[str]
     places: Sequence[str]
-    kinds: "Mapping[str, StatedKind]"
+    kinds: "Mapping[str, Kind]"
     categories: Mapping[str, Sequence[Category]]
     takes_unknown: bool = False
-
-    def kind_of(self, column: str) -> "Kind":
-        """The kind of a column."""
-        return as_kind(self.kinds[column], column)
 
 
 class Kind(abc.ABC):
@@ -87,11 +83,11 @@ class Kind(abc.ABC):
     """The name in Schema(kinds={column: name})."""
     has_steps: ClassVar[bool] = False
     """Whether a cell is a sequence of time steps. Such columns are blocks of their own, named like them."""
-    rule: ClassVar[Rule | None] = None
+    condition: ClassVar[CellCondition | None] = None
     """The condition on its cells, besides that they are numbers; None without one."""
-    values_called: ClassVar[tuple[str, str] | None] = None
+    noun_for_values: ClassVar[tuple[str, str] | None] = None
     """The word for its values in messages, and how to state their number; None where they are not finitely many."""
-    why_fewer: ClassVar[str] = ""
+    reason_for_fewer_bins: ClassVar[str] = ""
     """Why there may be fewer values than were asked for, for messages."""
 
     @property
@@ -119,14 +115,9 @@ class Kind(abc.ABC):
         """Whether all its parameters are known."""
         return True
 
-    @property
-    def spelled(self) -> "StatedKind":
-        """The kind as a schema holds it: its name, or the kind itself where it has parameters or is not registered."""
-        return self if fields(self) or KINDS.get(self.name) != self else self.name  # type: ignore[arg-type]
-
     def resolve(self, columns: Columns) -> Mapping[str, "Kind"]:
         """The kinds of columns of this class, with parameters from the data where they are not stated."""
-        return {column: columns.kind_of(column) for column in columns.names}
+        return {column: columns.kinds[column] for column in columns.names}
 
     def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
         """The categories or symbols of a column, which the table calls `place`, where it has any."""
@@ -152,6 +143,9 @@ class Kind(abc.ABC):
         """Whether families of a kind model columns of this one."""
         return self.modelled_as.name == kind.name
 
+    def __repr__(self) -> str:
+        return repr(self.name)
+
 
 StatedKind: TypeAlias = str | Kind
 """A kind as users write it: a name, or a kind with parameters."""
@@ -174,33 +168,26 @@ def as_kind(kind: StatedKind, column: str) -> Kind:
     return KINDS[kind]
 
 
-def stated_kind(kind: StatedKind, column: str) -> StatedKind:
-    """The kind as a schema holds it before it is resolved: names stay, but that of kinds with parameters from data."""
-    known = as_kind(kind, column)
-    return kind if isinstance(kind, str) and known.is_resolved else known.spelled
-
-
-def resolved_kind(stated: StatedKind | None, implied: StatedKind | None, column: str) -> StatedKind:
-    """The stated kind, else the implied one; where a name alone is stated, a family may imply the parameters."""
-    of_family = None if implied is None else as_kind(implied, column)
-    if stated is not None and (of_family is None or stated != of_family.name):
-        return as_kind(stated, column).spelled
-    assert of_family is not None
-    return of_family.spelled
+def resolved_kind(stated: StatedKind | None, implied: StatedKind | None, column: str) -> Kind:
+    """The stated kind of a column, else the implied one. A name alone leaves its parameters to the implied kind."""
+    if implied is not None and stated in (None, as_kind(implied, column).name):
+        return as_kind(implied, column)
+    assert stated is not None
+    return as_kind(stated, column)
 
 
 @final
-class ColumnKinds(Mapping[str, StatedKind]):
+class ColumnKinds(Mapping[str, Kind]):
     """The kinds of many columns: `default` for all but those in `overrides`, column -> kind."""
 
     __hash__ = None  # type: ignore[assignment]  # equal to dicts
 
-    def __init__(self, names: Sequence[str], default: StatedKind, overrides: Mapping[str, StatedKind]) -> None:
+    def __init__(self, names: Sequence[str], default: Kind, overrides: Mapping[str, Kind]) -> None:
         self.names = names
         self.default = default
         self.overrides = {name: kind for name, kind in overrides.items() if kind != default}
 
-    def __getitem__(self, name: str) -> StatedKind:
+    def __getitem__(self, name: str) -> Kind:
         if name in self.overrides:
             return self.overrides[name]
         if name not in self.names:
@@ -222,8 +209,6 @@ class ColumnKinds(Mapping[str, StatedKind]):
         return f"ColumnKinds({self.names!r}, {self.default!r}, {self.overrides!r})"
 
 
-def uniform_kind(kinds: Mapping[str, StatedKind], with_overrides: bool = False) -> Kind | None:
-    """The kind of all columns, or of all but the overrides; None where they may be of several."""
-    if not isinstance(kinds, ColumnKinds) or (kinds.overrides and not with_overrides):
-        return None
-    return as_kind(kinds.default, kinds.names[0] if kinds.names else "")
+def uniform_kind(kinds: Mapping[str, StatedKind]) -> Kind | None:
+    """The kind of all columns; None where they may be of several."""
+    return kinds.default if isinstance(kinds, ColumnKinds) and not kinds.overrides else None

@@ -17,14 +17,14 @@ from bayesgen.errors import DataError
 from bayesgen.runtime import checked_chunks
 from bayesgen.typing import Category, Num
 
-from .kinds import Columns, Encoded, Kind, Rule
+from .kinds import CellCondition, Columns, Encoded, Kind
 from .views import sharing_cells
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Numbers(Kind):
     """A kind whose cells are numbers and are encoded as they are: see `encode_numbers`."""
 
@@ -34,16 +34,16 @@ class Numbers(Kind):
 
     def check_decodable(self, column: str, values: Num[np.ndarray, "n ..."]) -> None:
         """DataError: the first number that breaks the rule of the kind, by row."""
-        if self.rule is None:
+        if self.condition is None:
             return
-        wrong = ~self.rule.holds(values)
+        wrong = ~self.condition.holds(values)
         if wrong.any():
             row = int(np.argwhere(wrong)[0, 0])
-            raise DataError(f"Column {column!r}: {values[wrong][0]:g} in row {row} is not {self.rule.words}.")
+            raise DataError(f"Column {column!r}: {values[wrong][0]:g} in row {row} is not {self.condition.words}.")
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Real(Numbers):
     """Real numbers, NaN where they are missing."""
 
@@ -51,24 +51,24 @@ class Real(Numbers):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Binary(Numbers):
     """Truth values, or 0 and 1."""
 
     name = "binary"
-    rule = Rule(lambda cells: (cells == 0) | (cells == 1), "True or False, or 1 or 0", takes_unknown=True)
+    condition = CellCondition(lambda cells: (cells == 0) | (cells == 1), "True or False, or 1 or 0", takes_unknown=True)
 
     def decode(self, column: str, categories: Sequence[Category], values: Num[np.ndarray, "n ..."]) -> np.ndarray:
         return values > 0.5
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Count(Numbers):
     """Whole numbers, zero or more."""
 
     name = "count"
-    rule = Rule(
+    condition = CellCondition(
         lambda cells: (cells >= 0) & (cells == np.floor(cells)),
         "a whole number, zero or more",
         lambda cells: _are_counts(cells),
@@ -116,25 +116,25 @@ def encode_numbers(
     infinite cells, for cells that break the kind's rule (unknown binary cells are missing, if taken), and for missing
     cells of sparse matrices.
     """
-    rule = kind.rule
+    condition = kind.condition
     if not isinstance(matrix, np.ndarray):
         return Encoded(_encode_sparse(matrix, names, kind, wording), None)
     numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
-    if matrix.dtype.kind == "b" or (rule is not None and rule.hold_all(numbers)):
+    if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
     chunks = checked_chunks(numbers.shape)
     finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
     observed = None if finite else _observed(numbers, names, kind, wording)
-    if rule is None:
+    if condition is None:
         return Encoded(numbers, observed)
     unknown: dict[str, int] = {}
-    if rule.takes_unknown and takes_unknown:
-        known = rule.holds(numbers)
+    if condition.takes_unknown and takes_unknown:
+        known = condition.holds(numbers)
         counts = np.count_nonzero(~known & ~np.isnan(numbers), axis=0)
         unknown = {names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
         observed = None if known.all() else known
     for rows in chunks:
-        good = rule.holds(numbers[rows])
+        good = condition.holds(numbers[rows])
         if observed is not None:
             good |= ~observed[rows]
         if not good.all():
@@ -187,7 +187,7 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wordi
     wrong = {t for t in set(map(type, values[present])) if not issubclass(t, RealNumber | Decimal | np.bool_)}
     if wrong:
         row = next(row for row, value in enumerate(values) if present[row] and type(value) in wrong)
-        words = "a number" if kind.rule is None else kind.rule.words
+        words = "a number" if kind.condition is None else kind.condition.words
         raise DataError(
             f"Column {name!r} is {kind.name}, and has {values[row]!r} at {wording.place(row)}. Turn it into {words}, "
             f"or {wording.remedy(name, wording.declared('categorical'))}"
@@ -221,10 +221,10 @@ def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
 
 def _refuse_cell(name: str, kind: Kind, value: float, row: int, wording: Wording) -> NoReturn:
     other = "count" if value >= 0 and value == np.floor(value) else "real"
-    assert kind.rule is not None
+    assert kind.condition is not None
     raise DataError(
         f"Column {name!r} is {kind.name}, and has {quote_some([value])} at {wording.place(row)}. A {kind.name} cell "
-        f"has to be {kind.rule.words}. Correct it, or {wording.remedy(name, wording.declared(other))}"
+        f"has to be {kind.condition.words}. Correct it, or {wording.remedy(name, wording.declared(other))}"
     )
 
 
@@ -234,9 +234,9 @@ def _encode_sparse(matrix: "csr_array", names: Sequence[str], kind: Kind, wordin
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
-    if kind.rule is None or not kind.rule.hold_all(data[:, None]):
+    if kind.condition is None or not kind.condition.hold_all(data[:, None]):
         _check_sparse(data, matrix, names, kind, wording)
-    data = data if kind.rule is None else data.astype(np.float64, copy=False)
+    data = data if kind.condition is None else data.astype(np.float64, copy=False)
     encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
     encoded.has_canonical_format = True
     return encoded
@@ -252,14 +252,14 @@ def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], k
             "zero, so none can be missing. Drop these rows; or give a dense array, X.toarray(), to a model of "
             "single columns, such as BetaBernoulli() or GammaPoisson() are."
         )
-    if kind.rule is not None:
-        good = kind.rule.holds(data)
+    if kind.condition is not None:
+        good = kind.condition.holds(data)
         if not good.all():
             cell = int(np.argmin(good))
             row = int(np.searchsorted(matrix.indptr, cell, side="right")) - 1
             raise DataError(
                 f"Column {names[matrix.indices[cell]]!r} is {kind.name}, and has {quote_some([data[cell]])} at "
-                f"{wording.place(row)} of a sparse X. A {kind.name} cell has to be {kind.rule.words}. Correct it "
+                f"{wording.place(row)} of a sparse X. A {kind.name} cell has to be {kind.condition.words}. Correct it "
                 "(give counts of words, say, in place of their tf-idf), or give a dense array, X.toarray()."
             )
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.records import copied, fill
 from bayesgen.typing import Array, Bool, Category, Data, Shaped, Values
 
 from .binned import Binned
@@ -24,7 +25,6 @@ from .kinds import (
     as_kind,
     register_kind,
     resolved_kind,
-    stated_kind,
     uniform_kind,
 )
 from .number_kinds import BINARY, COUNT, REAL
@@ -48,7 +48,8 @@ class Schema:
     """Columns, kinds, categories and classes of a data set. `resolve` infers from data what is not stated.
 
     kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come from
-        the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers.
+        the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers. In a
+        resolved schema they are objects with such a `name`.
     categories: column -> all possible values, in order; for sequences of symbols, their alphabet. By default the values
         that the dtype declares (a pandas Categorical, a polars Enum), else the sorted values of the training data. A
         polars Categorical and an Arrow dictionary declare none.
@@ -87,17 +88,18 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
-            _set(self, "kinds", {column: stated_kind(kind, column) for column, kind in self.kinds.items()})
+            for column, kind in self.kinds.items():
+                as_kind(kind, column)
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         categories = {c: declared_values(v, f"categories of column {c!r}") for c, v in self.categories.items()}
-        _set(self, "categories", categories)
+        fill(self, categories=categories)
         if self.classes is not None:
-            _set(self, "classes", declared_values(self.classes, "classes"))
+            fill(self, classes=declared_values(self.classes, "classes"))
             if len(self.classes) > 1 or self.classes != ONE_COMPONENT:  # durations are not compared with numbers
                 check_num_classes(self.classes)
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
-            _set(self, "columns", text_names(self.columns))
+            fill(self, columns=text_names(self.columns))
 
     def __hash__(self) -> int:
         """By content, as far as it costs little however many columns there are."""
@@ -130,23 +132,26 @@ class Schema:
         """
         if not table.names:
             refuse_empty((table.num_rows, 0))
+        schema = self
         if self.columns is None:
-            schema = replace(self, columns=table.names, named=table.named, sparse=table.sparse)
-        else:
-            self.check_table(table)
-            is_resolved = len(self.kinds) == len(self.columns)
-            schema = self if is_resolved else replace(self, sparse=table.sparse)
-        kinds = schema._complete_kinds(table, implied_kinds or {})
-        schema = replace(schema, kinds=schema._with_parameters(kinds, table))
-        categories = schema._complete_categories(table)
-        return replace(schema, categories=categories, classes=resolved_classes(self.classes, y, table.num_rows))
+            schema = copied(self, columns=table.names, named=table.named, sparse=table.sparse)
+        elif len(self.kinds) < len(self.columns):
+            schema = copied(self, sparse=table.sparse)
+        schema.check_table(table)
+        kinds = schema._with_parameters(schema._complete_kinds(table, implied_kinds or {}), table)
+        return copied(
+            schema,
+            kinds=kinds,
+            categories=schema._complete_categories(kinds, table),
+            classes=resolved_classes(self.classes, y, table.num_rows),
+        )
 
     def widened(self, values: Mapping[str, Array | tuple[int, int]]) -> "Schema":
         """The schema with ranges extended to these values of covariates."""
         if not values:
             return self
         ends = {name: [*self.ranges.get(name, ()), int(np.min(v)), int(np.max(v))] for name, v in values.items()}
-        return replace(self, ranges={**self.ranges, **{name: (min(of), max(of)) for name, of in ends.items()}})
+        return replace(self, ranges={**self.ranges, **{name: (min(v), max(v)) for name, v in ends.items()}})
 
     def check_ranges(self, values: Mapping[str, Shaped[Array, "n ..."]]) -> None:
         """Refuse values of covariates outside their ranges.
@@ -158,9 +163,9 @@ class Schema:
             lowest, highest = self.ranges[name]
             outside = (values[name] < lowest) | (values[name] > highest)
             if outside.any():
-                place = tuple(map(int, np.argwhere(outside)[0]))
+                cell = tuple(map(int, np.argwhere(outside)[0]))
                 raise DataError(
-                    f"Covariate {name!r} has {values[name][place]} in row {place[0]}, and {lowest} to {highest} in "
+                    f"Covariate {name!r} has {values[name][cell]} in row {cell[0]}, and {lowest} to {highest} in "
                     "training; the program computes indexes from it and from other values, so it is unknown whether "
                     "there are such entries. If there are, train with rows that have it or declare "
                     f"Schema(ranges={{{name!r}: (lowest, highest)}}), or let the program index by {name!r} alone, "
@@ -220,14 +225,11 @@ class Schema:
         missing cells of a sparse table, and for a table that does not have this schema's columns. The table counts
         unknown values that are taken as missing.
         """
-        places = self.names_in(table, columns)
-        kind = self._common_kind(columns)
-        encoded = kind.encode(self._columns(table, columns, places))
+        names, kinds = self.names_in(table, columns), self._kinds_of_block(columns)
+        block = Columns(table, columns, names, kinds, self.categories, self.unknown == "missing")
+        encoded = kinds[columns[0]].encode(block)
         table.count_unknown(encoded.unknown)
         return encoded.values, encoded.observed
-
-    def _columns(self, table: Table, names: Sequence[str], places: Sequence[str]) -> Columns:
-        return Columns(table, names, places, self.kinds, self.categories, self.unknown == "missing")
 
     def decode(self, column: str, values: ArrayLike) -> Decoded:
         """The inverse of `encode_cells` for a column: categories, truth values, texts or lists of symbols.
@@ -251,22 +253,11 @@ class Schema:
         kind.check_decodable(column, codes)
         return kind.decode(column, self.categories.get(column, ()), codes)
 
-    def encode_labels(self, y: Values, name: str = "y") -> np.ndarray:
-        """Codes (n,), int64, of labels (n,) among `classes`; `name` is what messages call them.
+    def encode_labels(self, y: Values, name: str = "y", *, takes_missing: bool = False) -> np.ndarray:
+        """Codes (n,), int64, of labels (n,) among `classes`; of missing ones -1, if taken. Messages call them `name`.
 
         Raises DataError for missing or unknown labels, and where y is empty or not 1-D.
         """
-        return self._encode_labels(y, False, name)
-
-    def label_codes(self, labels: Values | None, name: str = "y") -> np.ndarray | None:
-        """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes."""
-        if labels is None and self.classes is not None:
-            raise DataError(f"{name} is missing: the model has classes, and learns them from a label for each row.")
-        if labels is not None and self.classes is None:
-            raise DataError(f"The model has no classes, so it takes no {name}: drop it.")
-        return None if labels is None else self._encode_labels(labels, True, name)
-
-    def _encode_labels(self, y: Values, takes_missing: bool, name: str = "y") -> np.ndarray:
         if self.classes is None:
             raise DataError("The schema has no classes. Resolve it with labels, or give Schema(classes=...).")
         remedy = (
@@ -274,11 +265,13 @@ class Schema:
         )
         return codes_among(as_labels(y), self.classes, name, "The classes are", remedy, takes_missing=takes_missing)
 
-    def num_categories(self, column: str) -> int:
-        """The number of categories or symbols of a column. DataError for other columns."""
-        if column not in self.categories:
-            raise DataError(f"Column {column!r} is not a categorical column of the schema.")
-        return len(self.categories[column])
+    def label_codes(self, labels: Values | None, name: str = "y") -> np.ndarray | None:
+        """`encode_labels` of training data, -1 for labels that are missing; None where there are no classes."""
+        if labels is None and self.classes is not None:
+            raise DataError(f"{name} is missing: the model has classes, and learns them from a label for each row.")
+        if labels is not None and self.classes is None:
+            raise DataError(f"The model has no classes, so it takes no {name}: drop it.")
+        return None if labels is None else self.encode_labels(labels, name, takes_missing=True)
 
     def kind_of(self, column: str) -> Kind:
         """The kind of a column, with its parameters."""
@@ -326,7 +319,8 @@ class Schema:
             raise DataError("The schema has no columns yet. Resolve it first, or use Schema.infer(X, y).")
         return self.columns
 
-    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, StatedKind]) -> Mapping[str, StatedKind]:
+    def _complete_kinds(self, table: Table, implied_kinds: Mapping[str, StatedKind]) -> Mapping[str, Kind]:
+        """The kind of each column: stated here, else implied, else that of its dtype."""
         columns = self._resolved_columns()
         default: StatedKind | None = table.uniform_kind
         if isinstance(implied_kinds, ColumnKinds):  # one kind for all columns, however many
@@ -335,81 +329,76 @@ class Schema:
         check_known([*stated_names, *implied_kinds, *self.categories], columns, self.named)
         if isinstance(self.kinds, ColumnKinds):
             return self.kinds
-        known = dict.fromkeys([*implied_kinds, *self.kinds])
-        stated = {c: resolved_kind(self.kinds.get(c), implied_kinds.get(c) or default, c) for c in known}
+        names = dict.fromkeys([*implied_kinds, *self.kinds])
+        stated = {c: resolved_kind(self.kinds.get(c), implied_kinds.get(c) or default, c) for c in names}
         if default is not None and isinstance(columns, PositionalNames):
-            return ColumnKinds(columns, resolved_kind(None, default, columns[0]), stated)
-        places = zip(columns, self.names_in(table, columns), strict=True)
-        return {
-            c: stated.get(c) or resolved_kind(None, default or table.inferred_kind(place), c) for c, place in places
-        }
+            return ColumnKinds(columns, as_kind(default, columns[0]), stated)
+        pairs = zip(columns, self.names_in(table, columns), strict=True)
+        return {c: stated.get(c) or as_kind(default or table.inferred_kind(name), c) for c, name in pairs}
 
-    def _with_parameters(self, kinds: Mapping[str, StatedKind], table: Table) -> Mapping[str, StatedKind]:
+    def _with_parameters(self, kinds: Mapping[str, Kind], table: Table) -> Mapping[str, Kind]:
         """The kinds with parameters from the data where they are not stated."""
-        common = uniform_kind(kinds, with_overrides=True)
-        few = kinds.overrides if isinstance(kinds, ColumnKinds) and common and common.is_resolved else kinds
+        overrides = kinds.overrides if isinstance(kinds, ColumnKinds) and kinds.default.is_resolved else None
         unresolved: dict[str, list[str]] = {}
-        for column, stated in few.items():
-            kind = as_kind(stated, column)
+        for column, kind in (kinds if overrides is None else overrides).items():
             if not kind.is_resolved:
                 unresolved.setdefault(kind.name, []).append(column)
-        found: dict[str, StatedKind] = {}
+        resolved: dict[str, Kind] = {}
         for columns in unresolved.values():
-            of_table = Columns(table, columns, self.names_in(table, columns), kinds, self.categories, False)
-            found |= as_kind(kinds[columns[0]], columns[0]).resolve(of_table)
-        if not found:
+            names = self.names_in(table, columns)
+            resolved |= kinds[columns[0]].resolve(Columns(table, columns, names, kinds, self.categories))
+        if not resolved:
             return kinds
-        if isinstance(kinds, ColumnKinds) and few is not kinds:
-            return ColumnKinds(kinds.names, kinds.default, {**kinds.overrides, **found})
-        return {**kinds, **found}
+        if isinstance(kinds, ColumnKinds) and overrides is not None:
+            return ColumnKinds(kinds.names, kinds.default, {**overrides, **resolved})
+        return {**kinds, **resolved}
 
-    def _complete_categories(self, table: Table) -> dict[str, Sequence[Category]]:
+    def _complete_categories(self, kinds: Mapping[str, Kind], table: Table) -> dict[str, Sequence[Category]]:
         """The categories and alphabets: those declared, else those of the table.
 
         Raises:
             DataError: categories of columns of other kinds; columns without any value or symbol.
         """
         for column in self.categories:
-            kind = self.kind_of(column)
-            if not kind.has_categories:
+            if not kinds[column].has_categories:
                 raise DataError(
-                    f"Column {column!r} has categories, and is {kind.name}. Leave them out, or declare "
+                    f"Column {column!r} has categories, and is {kinds[column].name}. Leave them out, or declare "
                     f"Schema(kinds={{{column!r}: 'categorical'}})."
                 )
-        common = uniform_kind(self.kinds)
+        common = uniform_kind(kinds)
         if common is not None and not common.has_categories:
             return {}
-        columns = [column for column in self._resolved_columns() if self.kind_of(column).has_categories]
-        places = zip(columns, self.names_in(table, columns), strict=True)
+        columns = [column for column in self._resolved_columns() if kinds[column].has_categories]
         return {
-            column: self.categories.get(column) or self.kind_of(column).infer_categories(column, table, place)
-            for column, place in places
+            column: tuple(self.categories.get(column) or kinds[column].infer_categories(column, table, name))
+            for column, name in zip(columns, self.names_in(table, columns), strict=True)
         }
 
-    def _common_kind(self, columns: Sequence[str]) -> Kind:
-        common = uniform_kind(self.kinds)
-        if common is not None and columns == self.columns:
-            return common
+    def _kinds_of_block(self, columns: Sequence[str]) -> Mapping[str, Kind]:
+        """The kinds of columns that are encoded together. DataError: unknown columns, or some of unlike kinds."""
+        if isinstance(self.kinds, ColumnKinds) and not self.kinds.overrides and columns == self.columns:
+            return self.kinds
         check_known(columns, self._resolved_columns(), self.named)
-        kinds = {kind.name: kind for kind in map(self.kind_of, columns)}
-        if len(kinds) != 1:
-            raise DataError(f"Columns of one kind are encoded together, and these are {list(kinds) or 'none'}.")
-        return next(iter(kinds.values()))
+        kinds = {column: self.kind_of(column) for column in columns}
+        kind_names = list(dict.fromkeys(kind.name for kind in kinds.values()))
+        if len(kind_names) != 1:
+            raise DataError(f"Columns of one kind are encoded together, and these are {kind_names or 'none'}.")
+        return kinds
 
 
 def check_known(names: Sequence[str], columns: Sequence[str], named: bool) -> None:
     """DataError for names that are not among the columns."""
-    known = columns if isinstance(columns, PositionalNames) else set(columns)
-    unknown = [name for name in names if name not in known]
+    columns_set = columns if isinstance(columns, PositionalNames) else set(columns)
+    unknown = [name for name in names if name not in columns_set]
     if unknown:
         note = "" if named else " (X has no column names, so they are named by position)"
         raise DataError(
             f"The schema names {quote_some(unknown)}, and the columns are {quote_some(columns)}{note}."
-            f"{look_alikes(unknown, columns)}{_of_kinds(unknown)} Correct the names."
+            f"{look_alikes(unknown, columns)}{_hint_at_families(unknown)} Correct the names."
         )
 
 
-def _of_kinds(names: Sequence[str]) -> str:
+def _hint_at_families(names: Sequence[str]) -> str:
     """A hint for names of kinds in place of names of columns."""
     kinds = [name for name in names if name in KINDS]
     hint = "A schema tells of columns one by one; a model takes a family for all columns of a kind"
@@ -421,10 +410,6 @@ def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
     if cells.ndim > 1:
         return float(cells.shape[1])
     return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))
-
-
-def _set(schema: Schema, name: str, value: object) -> None:
-    object.__setattr__(schema, name, value)  # frozen for users; __post_init__ alone may tidy
 
 
 def resolved_classes(declared: Sequence[Category] | None, y: Values | None, num_rows: int) -> Sequence[Category] | None:

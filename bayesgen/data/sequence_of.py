@@ -50,7 +50,7 @@ class SequenceOf(Kind):
 
     name = SEQUENCE
     has_steps = True
-    values_called = ("symbols", "declare Schema(categories=...)")
+    noun_for_values = ("symbols", "declare Schema(categories=...)")
 
     steps: str = "categorical"
     end: bool = False
@@ -112,7 +112,7 @@ class SequenceOf(Kind):
             DataError: cells that are not sequences, unknown symbols, cells that are not numbers; columns whose
                 sequences differ in length; naming column, row and time step.
         """
-        kinds = {column: kind for column in columns.names if isinstance(kind := columns.kind_of(column), SequenceOf)}
+        kinds = {column: kind for column in columns.names if isinstance(kind := columns.kinds[column], SequenceOf)}
         if len({(kind.of_symbols, kind.end) for kind in kinds.values()}) != 1:
             raise DataError(f"Sequences whose steps go together are of one kind, and these are {kinds}.")
         cells = {c: columns.table.sequences(place) for c, place in zip(columns.names, columns.places, strict=True)}

@@ -94,14 +94,14 @@ def known_moments(schema: Schema) -> tuple[dict[str, int], Float[Array, " D"], F
 
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
     """Number of values, or bins, of each column of a block; None for kinds without such a number."""
-    if family.kind.values_called is None or schema.num_values(columns[0]) is None:
+    if family.kind.noun_for_values is None or schema.num_values(columns[0]) is None:
         return None
     sizes = [schema.num_values(column) or 0 for column in columns]
-    what, remedy = family.kind.values_called
+    what, remedy = family.kind.noun_for_values
     if family.num_values is not None:
         for column, size in zip(columns, sizes, strict=True):
             if size != family.num_values:
-                ties = family.kind.why_fewer if size < family.num_values else ""
+                ties = family.kind.reason_for_fewer_bins if size < family.num_values else ""
                 raise FitError(
                     f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
                     f"{what}{ties}. Give one number for all of them, or {remedy}."

@@ -1,7 +1,7 @@
 """Values as JSON and arrays, and back.
 
 A value is a list of nodes, each `[kind, parts]`, its parts before it. A part is a text, a number, a truth value, None,
-or `[place]` of its node, so that shared parts stay shared. Kinds are those of `KINDS`, and classes of `MODULES`, of
+or `[place]` of its node, so that shared parts stay shared. Kinds are those of `FORMS`, and classes of `MODULES`, of
 which objects are made without their constructors: what a file says is looked up there, and never imported or called.
 """
 
@@ -23,6 +23,7 @@ from numpyro.distributions import Distribution
 from scipy.interpolate import BSpline
 from scipy.sparse import csr_array
 
+from bayesgen.data import KINDS, Kind, as_kind
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError, warn
 from bayesgen.generative import GenerativeProgram
@@ -71,8 +72,8 @@ def _name_of(named: Any) -> str | None:
         return None
 
 
-class Kind(NamedTuple):
-    """A kind of value.
+class Form(NamedTuple):
+    """How values of a kind stand in a file.
 
     Attributes:
         holds: whether a value is of it.
@@ -90,66 +91,71 @@ def _exactly(kind: type) -> Callable[[Any], bool]:
 
 
 UFUNCS = {name: function for name, function in vars(np).items() if isinstance(function, np.ufunc)}
-KINDS = {
-    "tuple": Kind(_exactly(tuple), list, tuple),
-    "list": Kind(_exactly(list), list, list),
-    "dict": Kind(
+FORMS = {
+    "tuple": Form(_exactly(tuple), list, tuple),
+    "list": Form(_exactly(list), list, list),
+    "dict": Form(
         _exactly(dict),
         lambda items: [part for item in items.items() for part in item],
         lambda p: dict(zip(p[::2], p[1::2], strict=True)),
     ),
-    "set": Kind(_exactly(set), list, set),
-    "frozenset": Kind(_exactly(frozenset), list, frozenset),
-    "range": Kind(_exactly(range), lambda steps: [steps.start, steps.stop, steps.step], lambda p: range(*p)),
-    "slice": Kind(_exactly(slice), lambda part: [part.start, part.stop, part.step], lambda p: slice(*p)),
-    "float": Kind(_exactly(float), lambda number: [str(number)], lambda p: float(p[0])),  # NaN and infinities
-    "complex": Kind(_exactly(complex), lambda number: [number.real, number.imag], lambda p: complex(*p)),
-    "bytes": Kind(_exactly(bytes), lambda text: [text.hex()], lambda p: bytes.fromhex(p[0])),
-    "date": Kind(_exactly(datetime.date), lambda day: [day.isoformat()], lambda p: datetime.date.fromisoformat(p[0])),
-    "datetime": Kind(
+    "set": Form(_exactly(set), list, set),
+    "frozenset": Form(_exactly(frozenset), list, frozenset),
+    "range": Form(_exactly(range), lambda steps: [steps.start, steps.stop, steps.step], lambda p: range(*p)),
+    "slice": Form(_exactly(slice), lambda part: [part.start, part.stop, part.step], lambda p: slice(*p)),
+    "float": Form(_exactly(float), lambda number: [str(number)], lambda p: float(p[0])),  # NaN and infinities
+    "complex": Form(_exactly(complex), lambda number: [number.real, number.imag], lambda p: complex(*p)),
+    "bytes": Form(_exactly(bytes), lambda text: [text.hex()], lambda p: bytes.fromhex(p[0])),
+    "date": Form(_exactly(datetime.date), lambda day: [day.isoformat()], lambda p: datetime.date.fromisoformat(p[0])),
+    "datetime": Form(
         _exactly(datetime.datetime),
         lambda time: [time.isoformat()],
         lambda p: datetime.datetime.fromisoformat(p[0]),
     ),
-    "timestamp": Kind(
+    "timestamp": Form(
         _exactly(pd.Timestamp),
         lambda time: [time.isoformat(), time.unit],
         lambda p: pd.Timestamp(p[0]).as_unit(p[1]),
     ),
-    "dtype": Kind(
+    "dtype": Form(
         lambda value: isinstance(value, np.dtype) and not value.hasobject,
         lambda dtype: [dtype.str],
         lambda p: np.dtype(p[0]),
     ),
-    "type": Kind(
+    "type": Form(
         lambda value: isinstance(value, type) and issubclass(value, np.generic),
         lambda scalar: [np.dtype(scalar).str],
         lambda p: np.dtype(p[0]).type,
     ),
-    "scalar": Kind(
+    "scalar": Form(
         lambda value: isinstance(value, np.generic), lambda number: [np.asarray(number)], lambda p: p[0][()]
     ),
-    "objects": Kind(
+    "objects": Form(
         lambda value: type(value) is np.ndarray and value.dtype.hasobject,
         lambda cells: [cells.shape, *cells.ravel().tolist()],
         lambda p: np.fromiter(p[1:], object, len(p) - 1).reshape(p[0]),
     ),
-    "sparse": Kind(
+    "sparse": Form(
         _exactly(csr_array),
         lambda cells: [cells.data, cells.indices, cells.indptr, cells.shape],
         lambda p: csr_array(tuple(p[:3]), shape=p[3]),
     ),
-    "spline": Kind(
+    "column kind": Form(
+        lambda value: isinstance(value, Kind) and KINDS.get(value.name) == value,
+        lambda kind: [kind.name],
+        lambda p: as_kind(p[0], "of the file"),
+    ),
+    "spline": Form(
         _exactly(BSpline),
         lambda line: [line.t, line.c, line.k, line.extrapolate, line.axis],
         lambda p: BSpline(*p),
     ),
-    "ufunc": Kind(
+    "ufunc": Form(
         lambda value: isinstance(value, np.ufunc) and UFUNCS.get(value.__name__) is value,
         lambda function: [function.__name__],
         lambda p: UFUNCS[p[0]],
     ),
-    "function": Kind(
+    "function": Form(
         lambda value: isinstance(value, types.FunctionType) and _name_of(value) is not None,
         lambda function: [_name_of(function)],
         lambda p: _named(p[0]),
@@ -206,9 +212,9 @@ class Encoder:
         return [self._places[id(value)][0]]
 
     def _node(self, value: Any, path: str) -> list[Any]:
-        kind = next((name for name, kind in KINDS.items() if kind.holds(value)), None)
+        kind = next((name for name, kind in FORMS.items() if kind.holds(value)), None)
         if kind is not None:
-            parts = KINDS[kind].parts(value)
+            parts = FORMS[kind].parts(value)
             indices = [repr(key) for key in value for _ in "kv"] if kind == "dict" else range(len(parts))
             return [kind, [self.part(part, f"{path}[{index}]") for index, part in zip(indices, parts, strict=True)]]
         if type(value) is np.ndarray:
@@ -289,8 +295,8 @@ def decoded(nodes: list[Any], read: Callable[[str], np.ndarray], functions: Sequ
     for kind, parts in nodes:
         if kind == "array":
             values.append(_array_of(parts, read))
-        elif kind in KINDS:
-            values.append(KINDS[kind].make([value(part) for part in parts]))
+        elif kind in FORMS:
+            values.append(FORMS[kind].make([value(part) for part in parts]))
         else:
             values.append(_object(kind, {name: value(part) for name, part in parts.items()}, functions))
     return values[-1]

@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.preprocessing import KBinsDiscretizer
 
 import bayesgen as bg
-from bayesgen.data import Binned, PositionalNames, read_table
+from bayesgen.data import REAL, Binned, PositionalNames, read_table
 from bayesgen.errors import BayesgenWarning, DataError
 
 INF = np.inf
@@ -118,7 +118,7 @@ def test_bins_are_values(rng):
         for again in (copy.deepcopy(bins), pickle.loads(pickle.dumps(bins)), eval(repr(bins), vars(bg) | {"inf": INF})):
             assert again == bins and hash(again) == hash(bins) and repr(again) == repr(bins)
     assert bg.Binned().num_bins == 10 and bg.Binned(3) != bg.Binned(4) != resolved
-    assert bg.Schema(kinds={"a": "binned"}).kinds == {"a": bg.Binned(10)}
+    assert bg.Schema(kinds={"a": "binned"}).kind_of("a") == bg.Binned(10)
     assert bg.Binned(edges=[-INF, 0.25, 1e7, 2e7]).names == ("(-inf, 0.25)", "[0.25, 1e+07)", "[1e+07, 2e+07)")
     assert bg.Binned(edges=[1.0, 1.0000001, 2]).names == ("[1.0, 1.0000001)", "[1.0000001, 2.0)")
     with pytest.raises(DataError, match="no edges yet"):
@@ -164,7 +164,7 @@ def test_bins_are_found_in_every_form_of_table_among_the_cells_that_are_there(fo
     kinds = {names[0]: bg.Binned(3), names[1]: bg.Binned(4)}
     schema = bg.Schema.infer(FORMS[form](columns), declared=bg.Schema(kinds=kinds))
     assert schema.kinds[names[0]] == bins_of(columns["a"][~np.isnan(columns["a"])], 3)
-    assert schema.kinds[names[1]] == bins_of(columns["b"], 4) and schema.kinds[names[2]] == "real"
+    assert schema.kinds[names[1]] == bins_of(columns["b"], 4) and schema.kinds[names[2]] == REAL
     assert schema.columns_of("binned") == names[:2] and schema.num_values(names[1]) == 4
     assert schema.num_values(names[2]) is None and schema.bins(names[0]).num_bins == 3
     assert "(1 real, 2 binned)" in repr(schema)

@@ -247,7 +247,7 @@ def test_codes_follow_each_column_s_own_categories():
     frame = pd.DataFrame({"a": ["x", "y", "x"], "n": [1.0, 2.0, 3.0], "b": [7, 5, 6]})
     schema = Schema.infer(frame, declared=Schema(kinds={"b": "categorical"}, categories={"b": [7, 6, 5, 4]}))
     assert encoded(schema, read_table(frame), ["b", "a"]).tolist() == [[0, 0], [2, 1], [1, 0]]
-    assert schema.num_categories("b") == 4
+    assert schema.num_values("b") == 4
 
 
 def test_unknown_and_missing_categories_are_refused():

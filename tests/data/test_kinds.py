@@ -111,10 +111,10 @@ def test_families_are_chosen_for_them_by_name_by_column_or_by_what_they_are_mode
         bg.fit(bg.NaiveBayes({"wind": bg.BetaBernoulli()}), X, y, method=bg.MAP(), schema=schema)
 
 
-def test_schemas_hold_kinds_as_they_were_stated(kinds):
+def test_resolved_schemas_hold_kinds_as_objects(kinds):
     X, y = table()
     schema = Schema.infer(X, y, declared=Schema(kinds=kinds))
-    assert schema.kinds == {"wind": Degrees(), "size": "real", "school": kinds["school"]}
+    assert schema.kinds == {"wind": Degrees(), "size": REAL, "school": Schooling()}
     assert schema.columns_of("degrees") == ("wind",) and schema.kind_of("size") == REAL
     assert schema.resolve(read_table(X), y) == schema
     with pytest.raises(bg.DataError, match=r"'a' is given the kind 'angles'\. The kinds are 'real', 'binary'"):

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.data import Schema, read_table
+from bayesgen.data import REAL, Schema, read_table
 from bayesgen.errors import DataError
 
 THERE = [True, False, True, True, False, True]
@@ -53,7 +53,7 @@ NUMERIC = {
 @pytest.mark.parametrize("name", NUMERIC)
 def test_real_columns_of_every_container(name):
     schema, values, observed = encoded(NUMERIC[name])
-    assert set(schema.kinds.values()) == {"real"}
+    assert set(schema.kinds.values()) == {REAL}
     expected = np.array([nan(NUMBERS["a"]), nan(NUMBERS["b"])]).T
     np.testing.assert_array_equal(values, expected)  # NaN where NaN
     np.testing.assert_array_equal(observed, ~np.isnan(expected))
@@ -86,7 +86,7 @@ BINARY = {
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_columns_of_every_container(name):
     schema, values, observed = encoded(BINARY[name])
-    assert dict(schema.kinds) == {"c": "binary"}
+    assert schema.kind_of("c").name == "binary"
     assert observed[:, 0].tolist() == THERE
     assert values[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0] and values.dtype == np.float64
 
@@ -129,7 +129,7 @@ def test_categorical_columns_of_every_container(name):
 
 def test_masked_integers_stay_integers_as_categories_and_are_counts():
     X = {"n": masked([7, None, 3, 7, None, 2**60], np.int64, 9)}
-    assert encoded(X)[0].kinds == {"n": "real"}
+    assert encoded(X)[0].kinds == {"n": REAL}
     schema, values, observed = encoded(X, "categorical")
     assert schema.categories == {"n": (3, 7, 2**60)}
     assert values[:, 0].tolist() == [1, 0, 0, 1, 0, 2] and observed[:, 0].tolist() == THERE
@@ -226,7 +226,10 @@ def test_masks_inside_of_lists_are_kept():
     np.testing.assert_array_equal(found.count, [[3, 3], [0, 2]])
     lists = {"a": [1, np.ma.masked, 3, 4, 5], "b": ["u", "v", np.ma.masked, "v", "u"]}
     found = bg.summarize(bg.NaiveBayes(), lists, ["x", "y", "x", "y", np.ma.masked])
-    assert found.schema.kinds == {"a": "real", "b": "categorical"} and found.schema.classes == ("x", "y")
+    assert [kind.name for kind in found.schema.kinds.values()] == ["real", "categorical"] and found.schema.classes == (
+        "x",
+        "y",
+    )
     np.testing.assert_array_equal(found.statistics.summaries["real"].count, [[2], [1]])
 
 

@@ -49,7 +49,7 @@ def probabilities(X, X_new):
 @pytest.mark.parametrize("door", DOORS)
 def test_objects_are_read_as_columns_of_their_own_types(door):
     X, X_new = DOORS[door](OBJECTS), DOORS[door](OBJECTS.iloc[::3])
-    assert list(Schema.infer(X).kinds.values()) == list(KINDS.values())
+    assert [kind.name for kind in Schema.infer(X).kinds.values()] == list(KINDS.values())
     np.testing.assert_allclose(probabilities(X, X_new), probabilities(TYPED, TYPED.iloc[::3]), rtol=1e-12)
 
 

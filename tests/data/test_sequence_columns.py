@@ -166,7 +166,7 @@ def test_the_end_is_one_more_symbol_after_every_sequence():
     assert values.tolist() == [[2, 0, 1, 3], [3, -1, -1, -1], [0, 3, -1, -1], [-1] * 4, [1, 1, 3, -1]]
     assert observed.tolist() == [[True] * 4] * 3 + [[False] * 4] + [[True] * 4]
     schema = Schema(kinds={"word": SequenceOf(end=True)}).resolve(read_table({"word": WORDS}))
-    assert schema.num_categories("word") == 3 and schema.num_values("word") == 4
+    assert len(schema.categories["word"]) == 3 and schema.num_values("word") == 4
 
 
 def test_missing_steps_are_not_observed_and_what_is_past_the_end_is():

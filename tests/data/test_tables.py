@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from bayesgen.data import Schema
+from bayesgen.data import COUNT, REAL, Schema
 from bayesgen.data.columns import PositionalNames
 from bayesgen.data.kinds import ColumnKinds
 from bayesgen.data.tables import read_table
@@ -254,15 +254,15 @@ def test_positional_names_are_a_sequence():
 
 
 def test_column_kinds_are_a_mapping():
-    kinds = ColumnKinds(PositionalNames(3), "real", {"x1": "count", "x2": "real"})
-    same = {"x0": "real", "x1": "count", "x2": "real"}
+    kinds = ColumnKinds(PositionalNames(3), REAL, {"x1": COUNT, "x2": REAL})
+    same = {"x0": REAL, "x1": COUNT, "x2": REAL}
     assert dict(kinds) == same
     assert kinds == same
     assert same == kinds
-    assert kinds == ColumnKinds(PositionalNames(3), "real", {"x1": "count"})
-    assert kinds == ColumnKinds(PositionalNames(3), "count", {"x0": "real", "x2": "real"})
-    assert kinds != ColumnKinds(PositionalNames(3), "real", {"x0": "count"})
-    assert kinds != ColumnKinds(PositionalNames(4), "real", {"x1": "count"})
+    assert kinds == ColumnKinds(PositionalNames(3), REAL, {"x1": COUNT})
+    assert kinds == ColumnKinds(PositionalNames(3), COUNT, {"x0": REAL, "x2": REAL})
+    assert kinds != ColumnKinds(PositionalNames(3), REAL, {"x0": COUNT})
+    assert kinds != ColumnKinds(PositionalNames(4), REAL, {"x1": COUNT})
     with pytest.raises(KeyError):
         kinds["x3"]
 

@@ -9,6 +9,7 @@ import scipy.special
 
 import bayesgen as bg
 from bayesgen.averaging.left_out import assign_folds, cross_validated_scores
+from bayesgen.data import COUNT
 
 from .cases import CASES, mixed, reals, take
 from .test_laws import with_prior
@@ -62,7 +63,7 @@ def fillings(fit, spread, X, column, size=200):
         return VALUES[column], np.zeros(len(VALUES[column]))
     if column == "cry":
         return WORDS, np.zeros(len(WORDS))
-    if fit.schema.kinds[column] == "count":
+    if fit.schema.kinds[column] == COUNT:
         return np.arange(MOST), np.zeros(MOST)
     if isinstance(fit.schema.kinds[column], bg.Binned):
         return steps(fit.schema.kinds[column])
