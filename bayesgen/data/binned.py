@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, check_integer, warn
+from bayesgen.records import fill
 from bayesgen.runtime import all_in_threads
 from bayesgen.typing import Float
 
@@ -84,9 +85,7 @@ class Binned(Kind):
                 f"Binned: {len(ends)} edges are those of {len(ends) - 1} bins, not of {num_bins}. Leave num_bins out."
             )
         size = len(ends) - 1 if ends is not None else 10 if num_bins is None else int(num_bins)
-        object.__setattr__(self, "num_bins", size)
-        object.__setattr__(self, "edges", ends)
-        object.__setattr__(self, "tails", None if tails is None else _as_tails(tails, ends))
+        fill(self, num_bins=size, edges=ends, tails=None if tails is None else _as_tails(tails, ends))
 
     @property
     def is_resolved(self) -> bool:
@@ -160,14 +159,14 @@ class Binned(Kind):
                 f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it "
                 "X.toarray()."
             )
-        places = dict(zip(columns.names, columns.places, strict=True))
-        bins_of = functools.partial(_bins_of, table=columns.table, stated=stated, places=places)
-        results = dict(zip(stated, all_in_threads(bins_of, list(stated)), strict=True))
-        found = {column: bins for column, bins in results.items() if bins is not None}
-        if len(found) < len(stated):
-            raise DataError(constant_columns([column for column in stated if column not in found]))
-        _warn_of_fewer(stated, found)
-        return found
+        names = dict(zip(columns.names, columns.places, strict=True))
+        resolve = functools.partial(_resolved_bins, table=columns.table, stated=stated, names=names)
+        bins = dict(zip(stated, all_in_threads(resolve, list(stated)), strict=True))
+        resolved = {column: resolved for column, resolved in bins.items() if resolved is not None}
+        if len(resolved) < len(stated):
+            raise DataError(constant_columns([column for column in stated if column not in resolved]))
+        _warn_of_fewer(stated, resolved)
+        return resolved
 
     def encode(self, columns: Columns) -> Encoded:
         """Cells stay numbers, NaN where they are missing. DataError: cells beyond an end without tail."""
@@ -182,10 +181,12 @@ class Binned(Kind):
         return f"Binned({', '.join(shown if self.edges else [str(self.num_bins), *shown])})"
 
 
-def _bins_of(column: str, *, stated: Mapping[str, Binned], table: Table, places: Mapping[str, str]) -> Binned | None:
-    """The resolved bins of a column; None where it has only one value."""
+def _resolved_bins(
+    column: str, *, stated: Mapping[str, Binned], table: Table, names: Mapping[str, str]
+) -> Binned | None:
+    """The bins of a column with edges and tails; None where it has only one value. `names` are those in the table."""
     bins = stated[column]
-    matrix = np.ascontiguousarray(table.matrix([places[column]]))  # because reading columns of a wide table is slow
+    matrix = np.ascontiguousarray(table.matrix([names[column]]))  # because reading columns of a wide table is slow
     cells, observed, _ = encode_numbers(matrix, [column], bins)
     rows = slice(None) if observed is None else observed[:, 0]
     weights, values = None if table.weights is None else table.weights[rows], np.asarray(cells)[rows, 0]
@@ -199,12 +200,12 @@ def _bins_of(column: str, *, stated: Mapping[str, Binned], table: Table, places:
     return None
 
 
-def _warn_of_fewer(stated: Mapping[str, Binned], found: Mapping[str, Binned]) -> None:
+def _warn_of_fewer(stated: Mapping[str, Binned], resolved: Mapping[str, Binned]) -> None:
     """One warning that names the columns with fewer bins than were asked for."""
     fewer = [
-        f"{column!r} ({found[column].num_bins} of {bins.num_bins})"
+        f"{column!r} ({resolved[column].num_bins} of {bins.num_bins})"
         for column, bins in stated.items()
-        if found[column].num_bins < bins.num_bins
+        if resolved[column].num_bins < bins.num_bins
     ]
     if fewer:
         more = f" and {len(fewer) - 10} more" if len(fewer) > 10 else ""
@@ -284,15 +285,15 @@ def _cuts(
         raise DataError(constant_columns([column]))
     size = len(ordered)
     upto = np.arange(1.0, size + 1) if weights is None else np.cumsum(weights)
-    wanted = upto[-1] * np.arange(1, num_bins) / num_bins
+    targets = upto[-1] * np.arange(1, num_bins) / num_bins
     # the number of values below a cut; equal values are on one side of it, that which leaves bins more nearly equal
-    near = np.clip(np.searchsorted(upto, wanted * (1 - 1e-12), side="left") + 1, 1, size - 1)
+    near = np.clip(np.searchsorted(upto, targets * (1 - 1e-12), side="left") + 1, 1, size - 1)
     below = np.searchsorted(ordered, ordered[near - 1], side="left")
     above = np.searchsorted(ordered, ordered[near - 1], side="right")
     sums = np.concatenate([[0.0], upto])
-    first = (below > 0) & ((above == size) | (wanted - sums[below] < sums[above] - wanted))
-    places = np.unique(np.where(first, below, above))
-    lower, upper = ordered[places - 1], ordered[places]
+    first = (below > 0) & ((above == size) | (targets - sums[below] < sums[above] - targets))
+    cuts = np.unique(np.where(first, below, above))
+    lower, upper = ordered[cuts - 1], ordered[cuts]
     halfway = lower + (upper / 2 - lower / 2)
     return tuple(np.where(halfway > lower, halfway, upper).tolist())
 

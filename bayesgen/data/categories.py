@@ -1,6 +1,6 @@
 """Labels and categorical cells as codes of classes and categories, or an error that names culprit and remedy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -10,7 +10,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
-from bayesgen.runtime import THREAD_CELLS, checked_chunks, chunks
+from bayesgen.runtime import CACHED_CELLS, THREAD_CELLS, chunks
 from bayesgen.typing import Category, Int, Num, Shaped, Values
 
 from .columns import WHOLE_FLOATS, as_array, as_series, category_array, dtype_categories, own_type, sorted_categories
@@ -56,10 +56,10 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]
 
 def distinct_values(values: np.ndarray, what: str) -> list[Category]:
     """The distinct values in order of appearance, without a code for every row."""
-    found: dict[Category, None] = {}
-    for part in chunks(len(values), THREAD_CELLS):
-        found |= dict.fromkeys(factorize(values[part], what)[1])
-    return list(found)
+    distinct: dict[Category, None] = {}
+    for rows in chunks(len(values), THREAD_CELLS):
+        distinct |= dict.fromkeys(factorize(values[rows], what)[1])
+    return list(distinct)
 
 
 @final
@@ -79,14 +79,13 @@ class Categorical(Kind):
         declared = table.declared_categories(place)
         if declared is not None:
             return declared
-        what = f"Column {column!r}"
-        distinct = distinct_values(table.column(place).reshape(-1), what)
+        distinct = distinct_values(table.column(place).reshape(-1), f"Column {column!r}")
         if not distinct:
             raise DataError(
-                f"{what} is categorical, and every cell is missing. Drop it, or declare its values: "
+                f"Column {column!r} is categorical, and every cell is missing. Drop it, or declare its values: "
                 f"Schema(categories={{{column!r}: [...]}})."
             )
-        return sorted_categories(distinct, what)
+        return sorted_categories(distinct, f"Column {column!r}")
 
     def encode(self, columns: Columns) -> Encoded:
         """Unknown values are missing, if they are taken, else a DataError."""
@@ -119,8 +118,8 @@ def _codes(
         f"Correct it, declare every value, Schema(categories={{{column!r}: [...]}}), or take such cells as missing, "
         "Schema(unknown='missing')."
     )
-    what, known = f"Column {column!r}", "Its categories are"
-    return codes_among(values, categories, what, known, remedy, takes_missing=True, takes_unknown=takes_unknown)
+    owner, opening = f"Column {column!r}", "Its categories are"
+    return codes_among(values, categories, owner, opening, remedy, takes_missing=True, takes_unknown=takes_unknown)
 
 
 def whole_codes(column: str, values: Num[np.ndarray, "n ..."], least: int, most: int) -> Int[np.ndarray, "n ..."]:
@@ -181,11 +180,11 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
     num_labels = int(np.count_nonzero(~pd.isna(labels)))
     broken = [value for value in numbers if value % 1 != 0]
     if broken or len(distinct) > max(10, num_labels / 2):  # ten digits may be classes
-        what = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""
+        example = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""
         warn(
-            f"y has {len(distinct)} different numbers in {num_labels} rows{what}, and a classifier takes each of them "
-            "for a class. If y is a quantity, fit a regression model: LinearRegression(), JointGaussianRegression() "
-            "or NaiveBayesRegression(). If it is not, declare its values, Schema(classes=[...])."
+            f"y has {len(distinct)} different numbers in {num_labels} rows{example}, and a classifier takes each of "
+            "them for a class. If y is a quantity, fit a regression model: LinearRegression(), "
+            "JointGaussianRegression() or NaiveBayesRegression(). If it is not, declare its values, Schema(classes=[...])."
         )
 
 
@@ -212,7 +211,7 @@ def codes_among(
     values: np.ndarray,
     categories: Sequence[Category],
     what: str,
-    known: str,
+    opening: str,
     remedy: str,
     *,
     takes_missing: bool = False,
@@ -221,21 +220,21 @@ def codes_among(
     """Codes (n,), int64, of values (n,) among `categories`; -1 for missing and -2 for unknown values, if taken.
 
     Raises DataError for missing or unknown values that are not taken; in its message `what` names the values ("column
-    'c'"), `known` the categories ("Its categories are"), and `remedy` what to do.
+    'c'"), `opening` begins the list of categories ("Its categories are"), and `remedy` says what to do.
     """
     codes = _small_integer_codes(values, categories)
     if codes is not None:
         return codes
     codes, distinct = factorize(values, what)
-    place = {category: code for code, category in enumerate(categories)}
+    code_of = {category: code for code, category in enumerate(categories)}
     # the last entry is that of code -1
-    lookup = np.array([place.get(value, UNKNOWN) for value in distinct] + [MISSING], np.int64)
+    lookup = np.array([code_of.get(value, UNKNOWN) for value in distinct] + [MISSING], np.int64)
     if (lookup[:-1] == UNKNOWN).any() and not takes_unknown:
-        unknown = [value for value in distinct if value not in place]
+        unknown = [value for value in distinct if value not in code_of]
         row = int(np.argmax(lookup[codes] == UNKNOWN))
         raise DataError(
             f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
-            f"{known} {quote_some(categories)}. {remedy}"
+            f"{opening} {quote_some(categories)}. {remedy}"
         )
     if not takes_missing:
         refuse_missing_values(codes, what)
@@ -246,31 +245,18 @@ def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Category]]
     """Codes (n, D), int64, of a matrix (n, D) of integers, where the categories of each column have no gaps.
 
     None where they have, or where cells or categories are not integers; then `codes_among` applies, column by column.
-    Reading columns one by one out of long rows takes up to 1.4 times as long: `_categorical` in benchmarks/closed_form.
+    Reading columns one by one out of long rows takes twice as long: `_categorical` in benchmarks/closed_form.
     """
     starts = [_start_without_gaps(column) for column in categories]
     if matrix.dtype.kind not in "iu" or matrix.dtype == np.uint64 or None in starts or not matrix.size:
         return None
     lowest, sizes = np.array(starts, np.int64), np.array([len(column) for column in categories])
     highest = lowest + (sizes - 1)
-    for rows in checked_chunks(matrix.shape):
-        if (_of_columns(np.min, matrix[rows]) < lowest).any() or (_of_columns(np.max, matrix[rows]) > highest).any():
+    for rows in chunks(len(matrix), CACHED_CELLS // matrix.shape[1]):
+        block = matrix[rows]
+        if (block.min(axis=0) < lowest).any() or (block.max(axis=0) > highest).any():
             return None
     return matrix - lowest
-
-
-def _of_columns(extreme: Callable[..., np.ndarray], block: np.ndarray) -> np.ndarray:
-    """The least or the greatest cell of each column, many rows side by side, because NumPy is slow with short rows.
-
-    That is 1.3 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
-    """
-    size, width = block.shape
-    side_by_side = 64
-    whole = size // side_by_side * side_by_side
-    if whole:
-        wide = extreme(block[:whole].reshape(-1, side_by_side * width), axis=0)
-        block = np.concatenate([wide.reshape(-1, width), block[whole:]])
-    return extreme(block, axis=0)
 
 
 def _start_without_gaps(categories: Sequence[Category]) -> int | None:
@@ -290,13 +276,13 @@ def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> 
     values = np.ascontiguousarray(values)
     if highest - lowest >= 1 << 16 or values.min() < lowest or values.max() > highest:
         return None
-    places = (integers - lowest).astype(np.int64)
+    offsets = (integers - lowest).astype(np.int64)
     start = np.uint64(lowest % 2**64).astype(np.int64)  # differences are exact modulo 2^64, and all values are in range
     codes = np.subtract(values, start, dtype=np.int64, casting="unsafe")
-    if np.array_equal(places, np.arange(len(categories))):
+    if np.array_equal(offsets, np.arange(len(categories))):
         return codes
     lookup = np.full(highest - lowest + 1, UNKNOWN, np.int64)
-    lookup[places] = np.arange(len(categories))
+    lookup[offsets] = np.arange(len(categories))
     codes = lookup[codes]
     return None if (codes == UNKNOWN).any() else codes
 

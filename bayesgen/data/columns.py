@@ -46,19 +46,19 @@ class PositionalNames(Sequence[str]):
     def position(self, name: object) -> int:
         """The position of a name, or KeyError."""
         digits = name[1:] if isinstance(name, str) and name[:1] == "x" else ""
-        place = int(digits) if digits.isascii() and digits.isdigit() else -1
-        if not 0 <= place < self.size or str(place) != digits:
+        position = int(digits) if digits.isascii() and digits.isdigit() else -1
+        if not 0 <= position < self.size or str(position) != digits:
             raise KeyError(name)
-        return place
+        return position
 
     def positions(self, names: Sequence[str]) -> slice | list[int]:
         """The positions of names: a slice where they are successive, so that indexing copies nothing."""
         if names is self or (isinstance(names, PositionalNames) and len(names) == self.size):
             return slice(0, self.size)
-        places = [self.position(name) for name in names]
-        start = places[0] if places else 0
-        in_a_row = places == list(range(start, start + len(places)))
-        return slice(start, start + len(places)) if in_a_row else places
+        positions = [self.position(name) for name in names]
+        start = positions[0] if positions else 0
+        are_successive = positions == list(range(start, start + len(positions)))
+        return slice(start, start + len(positions)) if are_successive else positions
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -97,22 +97,22 @@ def refuse_empty(shape: tuple[int, ...]) -> NoReturn:
     )
 
 
-def mismatch(columns: Sequence[str], found: Sequence[str]) -> str | None:
-    """A message on missing and extra columns; None where both sets are the same."""
-    wanted, present = set(columns), set(found)
-    if wanted == present:
+def mismatch(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """A message on columns that `names` lack or add; None where both sets are the same."""
+    schema_names, table_names = set(columns), set(names)
+    if schema_names == table_names:
         return None
-    missing = [name for name in columns if name not in present]
-    extra = [name for name in found if name not in wanted]
+    missing = [name for name in columns if name not in table_names]
+    extra = [name for name in names if name not in schema_names]
     return (
         f"The columns of X are not the schema's. Missing: {quote_some(missing) or 'none'}. Not in the schema:"
         f" {quote_some(extra) or 'none'}.{look_alikes(missing, extra)}"
     )
 
 
-def look_alikes(missing: Sequence[str], found: Sequence[str]) -> str:
+def look_alikes(missing: Sequence[str], names: Sequence[str]) -> str:
     """A hint for similar names; only the start of long lists is compared."""
-    pairs = [(name, difflib.get_close_matches(name, found[:200], n=1)) for name in missing[:10]]
+    pairs = [(name, difflib.get_close_matches(name, names[:200], n=1)) for name in missing[:10]]
     return "".join(f" {match[0]!r} looks like {name!r}." for name, match in pairs if match)
 
 
@@ -224,12 +224,12 @@ def check_index(X: Data, values: Values | None, name: str, of: str = "X") -> Non
         for column, cells in X.items():
             check_index(cells, values, name, f"{of}[{column!r}]")
         return
-    index, wanted = index_of(values), index_of(X)
-    if index is None or wanted is None or len(index) != len(wanted) or index.equals(wanted):
+    index, row_index = index_of(values), index_of(X)
+    if index is None or row_index is None or len(index) != len(row_index) or index.equals(row_index):
         return
-    row = int(np.argmax(index.to_numpy(object) != wanted.to_numpy(object)))
+    row = int(np.argmax(index.to_numpy(object) != row_index.to_numpy(object)))
     raise DataError(
-        f"{name} has another index than {of}: at row {row} {of} has {quote_some([wanted[row]])} and {name} has "
+        f"{name} has another index than {of}: at row {row} {of} has {quote_some([row_index[row]])} and {name} has "
         f"{quote_some([index[row]])}. Pair them by index, {name}.loc[{of}.index], or by position, {name}.to_numpy()."
     )
 
@@ -377,8 +377,8 @@ def declared_values(values: Iterable[Category], what: str) -> tuple[Category, ..
 
 def as_category(value: Category, what: str) -> Category:
     """A value as a category or class of its own type. DataError where it is missing or unhashable."""
-    own = own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
-    return declared_values([own], what)[0]
+    plain = own_type(np.asarray([value]))[0] if isinstance(value, np.generic) else value
+    return declared_values([plain], what)[0]
 
 
 def with_category(categories: Sequence[Category], category: Category, what: str) -> tuple[Category, ...]:

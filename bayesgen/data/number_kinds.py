@@ -14,7 +14,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.runtime import checked_chunks
+from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
@@ -122,23 +122,23 @@ def encode_numbers(
     numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
-    chunks = checked_chunks(numbers.shape)
-    finite = all(np.isfinite(numbers[rows]).all() for rows in chunks)
+    row_slices = _cached_chunks(numbers)
+    finite = all(np.isfinite(numbers[rows]).all() for rows in row_slices)
     observed = None if finite else _observed(numbers, names, kind, wording)
     if condition is None:
         return Encoded(numbers, observed)
     unknown: dict[str, int] = {}
     if condition.takes_unknown and takes_unknown:
-        known = condition.holds(numbers)
-        counts = np.count_nonzero(~known & ~np.isnan(numbers), axis=0)
+        is_value = condition.holds(numbers)
+        counts = np.count_nonzero(~is_value & ~np.isnan(numbers), axis=0)
         unknown = {names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
-        observed = None if known.all() else known
-    for rows in chunks:
+        observed = None if is_value.all() else is_value
+    for rows in row_slices:
         good = condition.holds(numbers[rows])
         if observed is not None:
             good |= ~observed[rows]
         if not good.all():
-            row, column = (int(place) for place in np.argwhere(~good)[0])
+            row, column = map(int, np.argwhere(~good)[0])
             _refuse_cell(names[column], kind, numbers[rows][row, column], rows.start + row, wording)
     if observed is not None:
         numbers = np.where(observed, numbers, 0.0)
@@ -157,8 +157,7 @@ def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str
 
 def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording) -> np.ndarray:
     """Mask of the observed cells. DataError: infinite ones."""
-    chunks = checked_chunks(numbers.shape)
-    infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in chunks))
+    infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in _cached_chunks(numbers)))
     if infinite.any():
         row = int(np.argmax(np.isinf(numbers).any(axis=1)))
         raise DataError(
@@ -204,9 +203,14 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wordi
     return floats
 
 
+def _cached_chunks(matrix: np.ndarray) -> list[slice]:
+    """Chunks of the rows of a matrix (n, D) that stay in the cache of a core, for checks of its cells."""
+    return chunks(len(matrix), CACHED_CELLS // max(1, matrix.shape[1]))
+
+
 def _are_counts(numbers: np.ndarray) -> bool:
     """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
-    return all(whole_numbers(numbers[rows]) is not None for rows in checked_chunks(numbers.shape))
+    return all(whole_numbers(numbers[rows]) is not None for rows in _cached_chunks(numbers))
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
@@ -214,7 +218,7 @@ def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
     culprits = np.flatnonzero(sum(counts.values()))
     parts = []
     for j in culprits[:10]:
-        words = [f"{of_sort[j]} {sort}" for sort, of_sort in counts.items() if of_sort[j]]
+        words = [f"{numbers[j]} {sort}" for sort, numbers in counts.items() if numbers[j]]
         parts.append(f"{names[int(j)]!r} ({', '.join(words)})")
     return ", ".join(parts) + (f" and {len(culprits) - 10} more" if len(culprits) > 10 else "")
 

@@ -37,7 +37,7 @@ class Basis:
     Attributes:
         names: of the features.
         transformer: fitted to training rows; None where the features are the columns.
-        places: the indices of the features among its outputs.
+        positions: the indices of the features among its outputs.
         ones: the indices of outputs that are 1 in every training row, which are the intercept.
         stated, learned: fingerprints of the transformer before and after it was fitted.
         mean, variance: of the features in training rows (denominator N); None until a fit fills them in. They take no
@@ -46,7 +46,7 @@ class Basis:
 
     names: tuple[str, ...]
     transformer: Any = field(default=None, compare=False)
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
     ones: tuple[int, ...] = ()
     stated: str = ""
     learned: str = ""
@@ -57,7 +57,7 @@ class Basis:
     def constant(self) -> list[str]:
         """Names of the features without variance in training rows."""
         variance = np.ones(len(self.names)) if self.variance is None else self.variance
-        return [name for name, of_feature in zip(self.names, variance, strict=True) if of_feature == 0]
+        return [name for name, feature_variance in zip(self.names, variance, strict=True) if feature_variance == 0]
 
     def features(self, X: "Inputs", num_rows: int) -> Float[np.ndarray, "n F"]:
         """The features of rows by the transformer.
@@ -73,15 +73,15 @@ class Basis:
         if not num_rows:
             return np.zeros((0, len(self.names)))
         outputs = _outputs(self.transformer, X, lambda: self.transformer.transform(X), num_rows)
-        features = outputs[:, list(self.places)]
+        features = outputs[:, list(self.positions)]
         _check_finite(self.transformer, features, self.names)
-        others = np.argwhere(outputs[:, list(self.ones)] != 1)
-        if len(others):
-            row, place = (int(index) for index in others[0])
-            name = _names(self.transformer, outputs.shape[1])[self.ones[place]]
+        not_one = np.argwhere(outputs[:, list(self.ones)] != 1)
+        if len(not_one):
+            row, column = int(not_one[0, 0]), self.ones[int(not_one[0, 1])]
+            name = _names(self.transformer, outputs.shape[1])[column]
             raise DataError(
-                f"The feature {name!r} of {_called(self.transformer)} is 1 in every training row, so it is taken "
-                f"as the intercept, but it is {outputs[row, self.ones[place]]:g} in row {row}. Correct the row, or "
+                f"The feature {name!r} of {_class_name(self.transformer)} is 1 in every training row, so it is taken "
+                f"as the intercept, but it is {outputs[row, column]:g} in row {row}. Correct the row, or "
                 "train with rows in which the feature differs (where data come in chunks, in the first one)."
             )
         return features
@@ -106,33 +106,33 @@ def fitted_basis(transformer: Transformer, X: "Inputs", num_rows: int, *, interc
     names = _names(fitted, outputs.shape[1])
     _check_finite(transformer, outputs, names)
     is_one = (outputs == 1).all(0) & intercept
-    places, ones = (tuple(np.flatnonzero(chosen).tolist()) for chosen in (~is_one, is_one))
+    positions, ones = (tuple(np.flatnonzero(chosen).tolist()) for chosen in (~is_one, is_one))
     return Basis(
-        tuple(names[place] for place in places),
+        tuple(names[position] for position in positions),
         fitted,
-        places,
+        positions,
         ones,
         stated=fingerprint(clone(transformer)),
         learned=fingerprint(fitted, f"fitted as {id(fitted)}"),
     )
 
 
-def transformer_input(table: Table, names: tuple[str, ...], called: tuple[str, ...] | None) -> "Inputs":
+def transformer_input(table: Table, names: tuple[str, ...], training_names: tuple[str, ...] | None) -> "Inputs":
     """The rows of a table as transformers take them.
 
     Args:
         table: the rows.
         names: the table's names of the columns, in the order of training.
-        called: the names of the columns in training data; None where these were an array.
+        training_names: the names of the columns in training data; None where these were an array.
 
     Returns:
         A pandas frame; an array or sparse matrix where training data have no names.
     """
-    if called is None:
+    if training_names is None:
         return table.matrix(names)
     import pandas as pd
 
-    return pd.DataFrame({name: table.column(own) for name, own in zip(called, names, strict=True)})
+    return pd.DataFrame({old: table.column(name) for old, name in zip(training_names, names, strict=True)})
 
 
 def fingerprint(transformer: Transformer, otherwise: str = "") -> str:
@@ -150,21 +150,21 @@ def _outputs(
 ) -> Float[np.ndarray, "n F"]:
     """The outputs of a transformer for rows."""
     try:
-        made = transformed()
+        features = transformed()
     except Exception as error:  # whatever the transformer raises
         message = str(error).rstrip(" .")
-        raise DataError(f"The basis {_called(transformer)} refuses X: {message}.{_remedies(X, message)}") from error
-    made = made.toarray() if hasattr(made, "toarray") else made
+        raise DataError(f"The basis {_class_name(transformer)} refuses X: {message}.{_remedies(X, message)}") from error
+    features = features.toarray() if hasattr(features, "toarray") else features
     try:
-        outputs = np.asarray(made, np.float64)
+        outputs = np.asarray(features, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"The basis {_called(transformer)} makes features that are not numbers ({error}). Encode them."
+            f"The basis {_class_name(transformer)} makes features that are not numbers ({error}). Encode them."
         ) from None
     if outputs.ndim != 2 or len(outputs) != num_rows:
         raise DataError(
-            f"The basis {_called(transformer)} makes an array of shape {outputs.shape} of {num_rows} rows. It has to "
-            "keep the rows, and to give a number for each feature."
+            f"The basis {_class_name(transformer)} makes an array of shape {outputs.shape} of {num_rows} rows. It has "
+            "to keep the rows, and to give a number for each feature."
         )
     return outputs
 
@@ -183,7 +183,7 @@ def _remedies(X: "Inputs", message: str) -> str:
     return remedies
 
 
-def _called(transformer: Transformer) -> str:
+def _class_name(transformer: Transformer) -> str:
     return type(transformer).__name__
 
 
@@ -193,19 +193,19 @@ def _names(transformer: Transformer, num_outputs: int) -> list[str]:
         names = [str(name) for name in transformer.get_feature_names_out()]  # type: ignore[attr-defined]
     except (AttributeError, ValueError, NotImplementedError):
         names = []
-    known = len(names) == num_outputs and len(set(names)) == num_outputs
-    return names if known else [f"feature{place}" for place in range(num_outputs)]
+    are_names = len(names) == num_outputs and len(set(names)) == num_outputs
+    return names if are_names else [f"feature{index}" for index in range(num_outputs)]
 
 
 def _check_finite(transformer: Transformer, features: Float[np.ndarray, "n F"], names: Sequence[str]) -> None:
     wrong: Int[np.ndarray, "cells 2"] = np.argwhere(~np.isfinite(features))
     if not len(wrong):
         return
-    row, place = (int(index) for index in wrong[0])
+    row, column = map(int, wrong[0])
     bad = [names[index] for index in sorted(set(wrong[:, 1].tolist()))]
     raise DataError(
-        f"The basis {_called(transformer)} gives {features[row, place]} for the feature {names[place]!r} in row {row} "
-        f"({len(wrong)} such cells, of {quote_some(bad, 5)}). Features have to be finite numbers: where cells are "
+        f"The basis {_class_name(transformer)} gives {features[row, column]} for the feature {names[column]!r} in row "
+        f"{row} ({len(wrong)} such cells, of {quote_some(bad, 5)}). Features have to be finite numbers: where cells are "
         "missing, begin the basis with an imputer, such as SimpleImputer()."
     )
 
@@ -234,8 +234,8 @@ class ResponseColumn:
     @property
     def constant(self) -> list[str]:
         """Names of its features without variance in training, and its own if it has none."""
-        of_features = [] if self.basis is None else self.basis.constant
-        return [*of_features, *([self.name] if self.variance == 0 else [])]
+        features = [] if self.basis is None else self.basis.constant
+        return [*features, *([self.name] if self.variance == 0 else [])]
 
 
 def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[np.ndarray, " n"]:
@@ -245,7 +245,7 @@ def response_values(labels: Shaped[np.ndarray, " n"], name: str = "y") -> Float[
         DataError: values that are not numbers (texts, booleans, dates), and infinite ones.
     """
     if labels.dtype.kind == "O":
-        labels = _of_objects(labels, name)
+        labels = _numbers_among_objects(labels, name)
     if labels.dtype.kind not in "iuf":
         raise DataError(
             f"{name} has dtype {labels.dtype}, and a regression wants numbers: its label is continuous. {FOR_CLASSES}"
@@ -289,8 +289,8 @@ def refuse_classes_of_response(owner: str, classes: Sequence[Category] | None) -
         )
 
 
-def _of_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:
-    """Numbers among missing values."""
+def _numbers_among_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:
+    """Objects that are numbers or missing, as floats."""
     import pandas as pd
 
     missing = np.asarray(pd.isna(labels))

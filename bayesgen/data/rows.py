@@ -83,12 +83,12 @@ def joined_rows(parts: list[Rows]) -> Rows:
     """The rows of all parts, with sequences padded to the longest of all."""
     if len(parts) == 1:
         return parts[0]
-    parts = _of_one_length(parts)
+    parts = _padded_to_longest(parts)
     masked = dict.fromkeys(site for part in parts for site in part.observed)
     return jax.tree.map(_join, *(_masking(part, masked) for part in parts))
 
 
-def _of_one_length(parts: list[Rows]) -> list[Rows]:
+def _padded_to_longest(parts: list[Rows]) -> list[Rows]:
     """The parts with sequences of each site padded to the same number of time steps."""
     for site in parts[0].values:
         lengths = {part.values[site].shape[1:2] for part in parts}
@@ -122,8 +122,8 @@ def filled_up(
 
 def _masking(rows: Rows, sites: Iterable[str]) -> Rows:
     """The rows with a mask for each of these sites."""
-    everything = {site: np.ones(rows.values[site].shape, bool) for site in sites if site not in rows.observed}
-    return dataclasses.replace(rows, observed={site: (rows.observed | everything)[site] for site in sites})
+    full_masks = {site: np.ones(rows.values[site].shape, bool) for site in sites if site not in rows.observed}
+    return dataclasses.replace(rows, observed={site: (rows.observed | full_masks)[site] for site in sites})
 
 
 def _join(*arrays: Any) -> Any:
@@ -133,6 +133,6 @@ def _join(*arrays: Any) -> Any:
     data, columns = (np.concatenate([getattr(array, name) for array in arrays]) for name in ("data", "indices"))
     lengths = np.concatenate([[0], *(np.diff(array.indptr) for array in arrays)])
     index = scipy.sparse.get_index_dtype(maxval=max(len(data), arrays[0].shape[1]))
-    whole = sharing_cells(data, columns.astype(index, copy=False), lengths.cumsum().astype(index), arrays[0].shape[1])
-    whole.has_canonical_format = all(array.has_canonical_format for array in arrays)
-    return whole
+    joined = sharing_cells(data, columns.astype(index, copy=False), lengths.cumsum().astype(index), arrays[0].shape[1])
+    joined.has_canonical_format = all(array.has_canonical_format for array in arrays)
+    return joined

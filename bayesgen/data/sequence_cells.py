@@ -25,7 +25,7 @@ class SequenceSteps:
         values: (N,), as the user writes them; characters where sequences are texts.
         lengths: of the sequences; 0 where they are missing.
         missing: mask of the sequences that are missing altogether.
-        of_array: whether the sequences were rows of an array, and not lists.
+        are_array_rows: whether the sequences were rows of an array, and not lists.
         are_codes: whether this was an array of `CodedSequences`.
         padding: row and time step of the first PADDING past an end, if there is any.
     """
@@ -33,7 +33,7 @@ class SequenceSteps:
     values: Shaped[np.ndarray, " N"]
     lengths: Int[np.ndarray, " n"]
     missing: Bool[np.ndarray, " n"]
-    of_array: bool = False
+    are_array_rows: bool = False
     are_codes: bool = False
     padding: tuple[int, int] | None = None
 
@@ -70,20 +70,20 @@ def steps_of(cells: SequenceCells, column: str, of_symbols: bool = True) -> Sequ
     if cells.ndim == 3 and cells.shape[2] == 1:  # as simulated steps of a block of one column are
         cells = cells[:, :, 0]
     if cells.ndim == 2:
-        return _of_rectangle(cells, column, lengths, of_symbols)
+        return _steps_of_array(cells, column, lengths, of_symbols)
     if cells.ndim > 2:
         raise DataError(
             f"Column {column!r} has the shape {cells.shape}: its steps are arrays. A column of sequences has one value "
             "a step: make each part of the steps a column of its own, and put these columns into one block."
         )
     if cells.dtype.kind == "U":
-        return _of_texts(cells.tolist(), np.zeros(len(cells), bool))
+        return _steps_of_texts(cells.tolist(), np.zeros(len(cells), bool))
     if cells.dtype.kind not in "OT" and len(cells):
         _refuse_cell(column, cells[0].item(), 0)
-    return _of_objects(cells.astype(object), column)
+    return _steps_of_objects(cells.astype(object), column)
 
 
-def _of_rectangle(
+def _steps_of_array(
     cells: Shaped[np.ndarray, "n T"], column: str, lengths: Int[np.ndarray, " n"] | None, of_symbols: bool
 ) -> SequenceSteps:
     """The time steps of an array, whose rows have lengths or, of symbols, end at PADDING; NaN is a missing step."""
@@ -105,7 +105,7 @@ def _of_rectangle(
         padding = (int(ends[0, 0]), int(ends[0, 1]))
     are_codes = isinstance(cells, CodedSequences)
     values, none_missing = np.asarray(cells)[within], np.zeros(len(cells), bool)
-    return SequenceSteps(values, lengths, none_missing, of_array=True, are_codes=are_codes, padding=padding)
+    return SequenceSteps(values, lengths, none_missing, are_array_rows=True, are_codes=are_codes, padding=padding)
 
 
 def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
@@ -115,13 +115,13 @@ def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
     return cells == PADDING if cells.dtype.kind in "if" else np.zeros(cells.shape, bool)
 
 
-def _of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> SequenceSteps:
+def _steps_of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> SequenceSteps:
     import pandas as pd
 
     missing = np.asarray(pd.isna(cells), bool)
     present = cells[~missing].tolist()
     if all(type(cell) is str for cell in present):
-        return _of_texts(cells.tolist(), missing)
+        return _steps_of_texts(cells.tolist(), missing)
     rows = np.flatnonzero(~missing)
     sequences = [_as_sequence(cell, column, int(row)) for cell, row in zip(present, rows, strict=True)]
     lengths = np.zeros(len(cells), np.int64)
@@ -138,7 +138,7 @@ def _chained(sequences: list[Sequence[Category] | np.ndarray], size: int) -> Sha
     return np.fromiter(itertools.chain.from_iterable(lists), object, size)
 
 
-def _of_texts(cells: list[str], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
+def _steps_of_texts(cells: list[str], missing: Bool[np.ndarray, " n"]) -> SequenceSteps:
     texts = ["" if absent else cell for cell, absent in zip(cells, missing, strict=True)] if missing.any() else cells
     joined = "".join(texts)
     if "\0" in joined:  # which NumPy's texts drop
@@ -179,7 +179,7 @@ def holds_codes(steps: SequenceSteps, symbols: Sequence[Hashable] | None) -> boo
     """
     if symbols is None or steps.are_codes:
         return True
-    return steps.of_array and steps.are_numbers and not any(isinstance(symbol, Real) for symbol in symbols)
+    return steps.are_array_rows and steps.are_numbers and not any(isinstance(symbol, Real) for symbol in symbols)
 
 
 def step_codes(
@@ -208,10 +208,10 @@ def step_codes(
         )
     numbers = _as_floats(steps)
     num_codes = WHOLE_FLOATS if symbols is None else len(symbols) + end
-    known = (numbers >= 0) & (numbers < num_codes) & (numbers == np.floor(numbers))
+    are_codes = (numbers >= 0) & (numbers < num_codes) & (numbers == np.floor(numbers))
     codes = np.full(len(numbers), UNKNOWN, np.int64)
     codes[np.isnan(numbers)] = MISSING
-    codes[known] = numbers[known]
+    codes[are_codes] = numbers[are_codes]
     if end and symbols is not None:
         _check_ends(steps, codes, what, len(symbols))
     return codes, True

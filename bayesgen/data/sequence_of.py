@@ -81,20 +81,19 @@ class SequenceOf(Kind):
 
     def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
         """The symbols, sorted. DataError where there are none, or codes."""
-        what = f"Column {column!r}"
         steps = steps_of(table.sequences(place), column)
         if steps.are_codes:
             raise DataError(
-                f"{what} has the codes of simulated sequences, which do not tell their alphabet. Declare it, "
-                f"Schema(categories={{{column!r}: [...]}}), or give symbols, fit.schema.decode({column!r}, codes)."
+                f"Column {column!r} has the codes of simulated sequences, which do not tell their alphabet. Declare "
+                f"it, Schema(categories={{{column!r}: [...]}}), or give symbols, fit.schema.decode({column!r}, codes)."
             )
-        distinct = distinct_values(steps.values, what)
+        distinct = distinct_values(steps.values, f"Column {column!r}")
         if not distinct:
             raise DataError(
-                f"{what} has no symbol: every sequence is empty or missing. Drop it, or declare its alphabet, "
-                f"Schema(categories={{{column!r}: [...]}})."
+                f"Column {column!r} has no symbol: every sequence is empty or missing. Drop it, or declare its "
+                f"alphabet, Schema(categories={{{column!r}: [...]}})."
             )
-        return sorted_categories(distinct, what)
+        return sorted_categories(distinct, f"Column {column!r}")
 
     def num_values(self, num_categories: int) -> int | None:
         """The number of symbols, and the end."""
@@ -115,16 +114,16 @@ class SequenceOf(Kind):
         kinds = {column: kind for column in columns.names if isinstance(kind := columns.kinds[column], SequenceOf)}
         if len({(kind.of_symbols, kind.end) for kind in kinds.values()}) != 1:
             raise DataError(f"Sequences whose steps go together are of one kind, and these are {kinds}.")
-        cells = {c: columns.table.sequences(place) for c, place in zip(columns.names, columns.places, strict=True)}
-        steps = {column: steps_of(values, column, self.of_symbols) for column, values in cells.items()}
+        names = zip(columns.names, columns.places, strict=True)
+        steps = {c: steps_of(columns.table.sequences(name), c, self.of_symbols) for c, name in names}
         lengths = _common_lengths(steps)
         unknown: dict[str, int] = {}
         arrays, masks = [], []
-        for column, of_column in steps.items():
+        for column, cells in steps.items():
             if self.of_symbols:
-                array, mask, number = _symbols(of_column, column, kinds[column], columns, lengths)
+                array, mask, number = _symbols(cells, column, kinds[column], columns, lengths)
             else:
-                array, mask, number = _numbers(of_column, column, kinds[column], lengths, columns.takes_unknown)
+                array, mask, number = _numbers(cells, column, kinds[column], lengths, columns.takes_unknown)
             arrays.append(array)
             masks.append(mask)
             unknown |= {column: number} if number else {}
@@ -169,14 +168,14 @@ def sequence_lengths(cells: Mapping[str, SequenceCells], of_symbols: bool) -> In
 
 def _common_lengths(steps: Mapping[str, SequenceSteps]) -> Int[np.ndarray, " n"]:
     """The length of each row in the columns that observe it. DataError where these differ."""
-    lengths = np.max([of_column.lengths for of_column in steps.values()], axis=0)
-    for column, of_column in steps.items():
-        wrong = (of_column.lengths != lengths) & ~of_column.missing
+    lengths = np.max([cells.lengths for cells in steps.values()], axis=0)
+    for column, cells in steps.items():
+        wrong = (cells.lengths != lengths) & ~cells.missing
         if wrong.any():
             row = int(np.argmax(wrong))
             longest = next(name for name, other in steps.items() if other.lengths[row] == lengths[row])
             raise DataError(
-                f"Column {column!r} has {of_column.lengths[row]} steps at row {row}, and column {longest!r} has "
+                f"Column {column!r} has {cells.lengths[row]} steps at row {row}, and column {longest!r} has "
                 f"{lengths[row]}: the steps of the columns of one block go together. Mark steps that are not known by "
                 "None or NaN, or put the columns into different blocks."
             )

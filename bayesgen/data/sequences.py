@@ -8,6 +8,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.records import fill
 from bayesgen.typing import Int, Shaped
 
 PADDING = -1
@@ -75,13 +76,12 @@ class Padded:
             raise DataError(f"Padded: values are rows of steps, (n, T), got the shape {array.shape}.")
         if ends.shape != array.shape[:1]:
             raise DataError(f"Padded: {len(array)} rows need {len(array)} lengths, got the shape {ends.shape}.")
-        whole = ends.astype(np.int64) if ends.dtype.kind in "iuf" and np.isfinite(ends).all() else None
-        if whole is None or (whole != ends).any() or ((whole < 0) | (whole > array.shape[1])).any():
+        integers = ends.astype(np.int64) if ends.dtype.kind in "iuf" and np.isfinite(ends).all() else None
+        if integers is None or (integers != ends).any() or ((integers < 0) | (integers > array.shape[1])).any():
             raise DataError(
                 f"Padded: lengths are whole numbers from 0 to {array.shape[1]}, got {quote_some(ends.tolist())}."
             )
-        object.__setattr__(self, "values", array)
-        object.__setattr__(self, "lengths", whole)
+        fill(self, values=array, lengths=integers)
 
     def __len__(self) -> int:
         return len(self.values)

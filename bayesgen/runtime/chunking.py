@@ -40,11 +40,6 @@ def even_chunks(num_rows: int, most: float) -> list[slice]:
     return chunks(num_rows, math.ceil(num_rows / num_chunks))
 
 
-def checked_chunks(shape: tuple[int, int]) -> list[slice]:
-    """Chunks of the rows of a matrix (n, D), for checks of its cells."""
-    return chunks(shape[0], max(1, CACHED_CELLS // max(1, shape[1])))
-
-
 def in_batches(
     draws: Mapping[str, Shaped[np.ndarray, "chains draws ..."]], num_batches: int = 100
 ) -> dict[str, Shaped[np.ndarray, "batches size ..."]]:
@@ -111,13 +106,13 @@ def over_chunks(
         each: maps the function over the chunks.
     """
 
-    def of_chunk(places: slice) -> Any:
-        count = places.stop - places.start
+    def evaluate(chunk: slice) -> Any:
+        count = chunk.stop - chunk.start
         length = padded_size(max(count, min(least, size)))
-        padded = jax.tree.map(lambda array: pad(_dense(array[places]), length), rows)
+        padded = jax.tree.map(lambda array: pad(_dense(array[chunk]), length), rows)
         return jax.tree.map(lambda array: np.asarray(array)[:count], function(padded))
 
-    parts = each(of_chunk, chunks(num_rows, size) or [slice(0, 0)])
+    parts = each(evaluate, chunks(num_rows, size) or [slice(0, 0)])
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
