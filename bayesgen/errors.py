@@ -137,19 +137,19 @@ def each_warning_once(num_sets: int) -> Iterator[Callable[..., contextlib.Abstra
 
     Warnings of convergence, and those of constant columns, are one, that of the first set: they differ from set to set.
     """
-    found: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
+    messages: dict[tuple[type[Any], str], list[tuple[int, str]]] = {}
 
     @contextlib.contextmanager
     def noted(*indices: int) -> Iterator[None]:
-        told: list[tuple[str, type[BayesgenWarning]]] = []
-        with warnings_told_to(lambda *warning: told.append(warning)):
+        caught: list[tuple[str, type[BayesgenWarning]]] = []
+        with warnings_told_to(lambda *warning: caught.append(warning)):
             yield
-        for message, category in told:
+        for message, category in caught:
             kind = "" if category in (ConvergenceWarning, ConstantColumnWarning) else message
-            found.setdefault((category, kind), []).extend((index, message) for index in indices)
+            messages.setdefault((category, kind), []).extend((index, message) for index in indices)
 
     yield noted
-    for (category, _), noted_of_sets in found.items():
-        first, message = noted_of_sets[0]
-        more = f" and {len(noted_of_sets) - 1} more of {num_sets}" if len(noted_of_sets) > 1 else ""
+    for (category, _), sets_and_messages in messages.items():
+        first, message = sets_and_messages[0]
+        more = f" and {len(sets_and_messages) - 1} more of {num_sets}" if len(sets_and_messages) > 1 else ""
         warn(f"Data set {first}{more}: {message}", category)

@@ -37,13 +37,13 @@ def by_content(cls: type[Record]) -> type[Record]:
     >>> Answer(np.array([1.0, np.nan])) == Answer(np.array([1.0, np.nan]))
     True
     """
-    made: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-    made.__eq__ = equal
-    if made.__hash__ is object.__hash__:
-        made.__hash__ = None
-    if made.__repr__ is object.__repr__:
-        made.__repr__ = written
-    return made
+    frozen: Any = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    frozen.__eq__ = equal
+    if frozen.__hash__ is object.__hash__:
+        frozen.__hash__ = None
+    if frozen.__repr__ is object.__repr__:
+        frozen.__repr__ = written
+    return frozen
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, static))
@@ -60,9 +60,9 @@ def record(cls: type[Record]) -> type[Record]:
     >>> jax.tree.map(lambda leaf: 2 * leaf, line)
     Line(slope=array([2., 4.]), intercept=1.0)
     """
-    made: Any = by_content(cls)
-    register_pytree(made, *field_names(made))
-    return made
+    frozen: Any = by_content(cls)
+    register_pytree(frozen, *field_names(frozen))
+    return frozen
 
 
 @functools.cache
@@ -101,8 +101,8 @@ def copied(instance: Record, **fields: Any) -> Record:
     """A copy of a record with some fields replaced, unchecked. Cached properties are computed anew."""
     cls: Any = type(instance)
     leaves, fixed = field_names(cls)
-    kept = {name: getattr(instance, name) for name in (*leaves, *fixed)}
-    return fill(object.__new__(cls), **(kept | fields))
+    unchanged = {name: getattr(instance, name) for name in (*leaves, *fixed) if name not in fields}
+    return fill(object.__new__(cls), **unchanged, **fields)
 
 
 def written(instance: "DataclassInstance") -> str:
@@ -141,8 +141,8 @@ def _same(one: Any, other: Any) -> bool:
         return bool(one == other)
     structure: Any  # NumPyro's distributions, say
     leaves, structure = jax.tree.flatten(one)
-    others, other_structure = jax.tree.flatten(other)
-    return bool(structure == other_structure) and _same(leaves, others)
+    other_leaves, other_structure = jax.tree.flatten(other)
+    return bool(structure == other_structure) and _same(leaves, other_leaves)
 
 
 def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:

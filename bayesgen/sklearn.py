@@ -41,20 +41,19 @@ SPARSE = ("csr", "csc")  # formats of matrices of counts, which are read as they
 RULES: dict[str, type[Rule]] = {"plugin": PlugIn, "bma": BMA}
 
 
-def _made(name: str, value: Any, kind: type, known: dict[str, type]) -> Any:
+def _by_name(argument: str, value: Any, kind: type, classes: dict[str, type]) -> Any:
     """A method or rule that is given as such, or by its name."""
     if isinstance(value, kind):
         return value
-    if not isinstance(value, str) or value not in known:
-        raise ModelError(f"{name} must be one of {[*known]}, or such an object of bayesgen; got {value!r}.")
-    return known[value]()
+    if not isinstance(value, str) or value not in classes:
+        raise ModelError(f"{argument} must be one of {[*classes]}, or such an object of bayesgen; got {value!r}.")
+    return classes[value]()
 
 
 def _keeps_statistics(estimator: "_Estimator") -> bool:
     """Whether fits by the method of an estimator can be updated; others have no `partial_fit`."""
     method = estimator.method
-    known = METHODS.get(method, Method) if isinstance(method, str) else method
-    return bool(getattr(known, "keeps_statistics", True))
+    return bool(getattr(METHODS.get(method, Method) if isinstance(method, str) else method, "keeps_statistics", True))
 
 
 def _members(model: Any) -> tuple[Any, ...]:
@@ -125,7 +124,7 @@ class _Estimator(BaseEstimator, abc.ABC):
         self._gathered = [fit.summaries if isinstance(fit, Fit) else None for fit in fits]
 
     def _trained(self, model: Recipe, X: Data | Summaries | None, y: Values | None = None, **options: Any) -> Any:
-        method = _made("method", self.method, Method, METHODS)
+        method = _by_name("method", self.method, Method, METHODS)
         return fit(model, X, y, method=method, seed=self._seed(), progress=False, **options)
 
     def _partial_fit(self, X: Data, y: Values, sample_weight: Values | None, schema: Schema | None) -> None:
@@ -172,7 +171,7 @@ class _Estimator(BaseEstimator, abc.ABC):
         return predict(self.fit_, rows, rule=default if rule is None else rule)
 
     def _stated_rule(self) -> Rule | None:
-        return None if self.rule is None else _made("rule", self.rule, Rule, RULES)
+        return None if self.rule is None else _by_name("rule", self.rule, Rule, RULES)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

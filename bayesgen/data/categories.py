@@ -184,7 +184,8 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
         warn(
             f"y has {len(distinct)} different numbers in {num_labels} rows{example}, and a classifier takes each of "
             "them for a class. If y is a quantity, fit a regression model: LinearRegression(), "
-            "JointGaussianRegression() or NaiveBayesRegression(). If it is not, declare its values, Schema(classes=[...])."
+            "JointGaussianRegression() or NaiveBayesRegression(). If it is not, declare its values, "
+            "Schema(classes=[...])."
         )
 
 

@@ -216,26 +216,29 @@ def load_dataset(
         texts = [*texts, *(column for column, kind in kinds.items() if kind == SEQUENCE)]
         reader = FileReader(missing, words, texts, kinds, label_kind, separator, decimal)
         frame = reader.read(Path(source), target, DATASET_NAMES)
-    frame = frame.rename(columns=str)
-    for column in [] if target is None else [target]:
-        _check_column(name, column, list(frame.columns), "predict")
+    return _with_target(name, frame.rename(columns=str), target, kinds)
+
+
+def _with_target(name: str, frame: pd.DataFrame, target: str | None, kinds: Mapping[str, str]) -> Dataset:
+    """The data set of a table with its labels in the column `target`, or in the last one."""
+    target = frame.columns[-1] if target is None else target
+    _check_column(name, target, list(frame.columns), "predict")
     for column in kinds:
         _check_column(name, column, list(frame.columns), "declare")
-    target = frame.columns[-1] if target is None else target
     y, X = frame[target], frame.drop(columns=target)
     if X.shape[1] == 0:
         raise DataError(f"{name} has one column only, {target!r}. Are its cells separated otherwise?")
-    kinds.pop(target, None)
-    return Dataset(name, X, _whole(y), kinds)
+    attribute_kinds = {column: kind for column, kind in kinds.items() if column != target}
+    return Dataset(name, X, _integer_labels(y), attribute_kinds)
 
 
-def _whole(y: pd.Series) -> pd.Series:
-    """Labels that are whole numbers as such, where pandas has made them floats because some are missing."""
-    known = y.dropna()
-    if known.empty:
+def _integer_labels(y: pd.Series) -> pd.Series:
+    """Labels that are whole numbers as integers, where pandas has made them floats because some are missing."""
+    observed = y.dropna()
+    if observed.empty:
         raise DataError(f"Target {y.name!r} is missing in all {len(y)} rows. Label some of them, or name another.")
-    is_whole = y.dtype.kind == "f" and len(known) < len(y) and bool((known == known.round()).all())
-    return y.astype("Int64") if is_whole else y
+    are_integers = y.dtype.kind == "f" and len(observed) < len(y) and bool((observed == observed.round()).all())
+    return y.astype("Int64") if are_integers else y
 
 
 def _class_names_last(load: Callable[..., Any]) -> Callable[[], pd.DataFrame]:

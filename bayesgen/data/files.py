@@ -17,6 +17,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.typing import Int
 
+from .categories import CATEGORICAL
+
 MISSING_WORDS = frozenset(
     [
         *("#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan"),
@@ -29,7 +31,9 @@ _TRUTH_VALUES = {
     text: truth for truth in (True, False) for text in (f"{truth}", f"{truth}".lower(), f"{truth}".upper())
 }
 _SEPARATORS = {".tsv": "\t", ".tab": "\t"}  # commas in other text files
+_COMPRESSED = (".gz",)
 _PARQUET = (".parquet", ".pq")
+_QUERY = "?"
 # ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error)
 
@@ -64,7 +68,7 @@ class FileReader:
         label_kind: that of the labels, where `kinds` has none.
         separator: what separates the cells of a text file; None to go by the file's name.
         decimal: "." or ",", what stands before the decimals of a number in a text file.
-        notes: topic -> the columns of which `tell` warns, as they are read.
+        notes: topic -> the columns that a warning names, as they are read.
         met: the texts of `missing` that some cell holds.
     """
 
@@ -94,13 +98,10 @@ class FileReader:
             hint = f" Did you mean {close[0]}?" if close else ""
             names = ", ".join(data_sets)
             raise DataError(f"There is no file {str(path)!r}.{hint} The data sets known by name are {names}.")
-        suffix = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+        suffix = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix not in _COMPRESSED), "")
+        separator = self.separator or _SEPARATORS.get(suffix, ",")
         try:
-            frame = (
-                self._read_parquet(path)
-                if suffix in _PARQUET
-                else self._read_text(path, self.separator or _SEPARATORS.get(suffix, ","), target)
-            )
+            frame = self._read_parquet(path) if suffix in _PARQUET else self._read_text(path, separator, target)
         except DataError:
             raise
         except pd.errors.EmptyDataError as refusal:
@@ -133,13 +134,14 @@ class FileReader:
                 "decimal commas also decimal=',', on the command line --decimal ','."
             )
         lines = pd.read_csv(path, header=None, names=range(len(header) + 1), **options).fillna("")
-        *columns, beyond = (lines[place].iloc[1:].reset_index(drop=True) for place in lines)
-        if (beyond != "").any():
+        *columns, beyond = (lines[index].iloc[1:].reset_index(drop=True) for index in lines)
+        is_longer = beyond != ""
+        if is_longer.any():
             raise DataError(
-                f"{path} cannot be read as a table: its header has {len(header)} names, and {(beyond != '').sum()} of "
-                f"its rows (first row {int((beyond != '').argmax())}) have more cells. Name every column."
+                f"{path} cannot be read as a table: its header has {len(header)} names, and {is_longer.sum()} of "
+                f"its rows (first row {int(is_longer.argmax())}) have more cells. Name every column."
             )
-        names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+        names = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
         labels = names[-1] if target is None else target
         return pd.DataFrame(
             {name: self._column(name, cells, name == labels) for name, cells in zip(names, columns, strict=True)}
@@ -165,10 +167,10 @@ class FileReader:
             return cells.mask((cells == "") | cells.isin(self._marks_of(cells)))
         codes, distinct = pd.factorize(cells.str.strip())
         texts, counts = pd.Series(distinct), np.bincount(codes)
-        marks, words = texts.isin(self._marks_of(texts)), texts.isin(self.words)
-        for place in np.flatnonzero(words & ~marks):
-            self._note("words", f"{texts[place]!r} in {counts[place]} cells of {name!r}")
-        values = self._values(name, texts.mask((texts == "") | marks | words), counts, are_labels)
+        is_mark, is_word = texts.isin(self._marks_of(texts)), texts.isin(self.words)
+        for index in np.flatnonzero(is_word & ~is_mark):
+            self._note("words", f"{texts[index]!r} in {counts[index]} cells of {name!r}")
+        values = self._values(name, texts.mask((texts == "") | is_mark | is_word), counts, are_labels)
         return values.take(codes).set_axis(cells.index)
 
     def _values(self, name: str, texts: pd.Series, counts: Int[np.ndarray, " n"], are_labels: bool) -> pd.Series:
@@ -178,26 +180,37 @@ class FileReader:
         are the same number.
         """
         observed, kind = texts.dropna(), self.kinds.get(name, self.label_kind if are_labels else None)
-        if observed.empty or kind == "categorical":
+        if observed.empty or kind == CATEGORICAL.name:
             return texts
         truths, numbers = observed.map(_TRUTH_VALUES), _as_numbers(observed, self.decimal)
-        values, zeros = (truths if truths.notna().all() else numbers), observed.str.match(r"[+-]?0\d")
-        repeated = values.duplicated(keep=False)
-        if kind is None and values.isna().any():
-            self._note_strays(name, observed, numbers.notna(), counts[observed.index])
-        elif kind is None and zeros.any():
-            self._note("zeros", f"{name!r} ({observed[zeros].iloc[0]!r})")
-        elif kind is None and are_labels and repeated.any():
-            same = observed[values == values[repeated].iloc[0]].tolist()
-            self._note("labels", f"{name!r} ({quote_some(same, 3)})")
-        elif values.notna().all():
+        values = truths if truths.notna().all() else numbers
+        if kind is None and self._stays_text(name, observed, values, counts[observed.index], are_labels):
+            return texts
+        if values.notna().all():
             values = values.mask(self._numbers_that_mark(values)) if values is numbers else values
             # integers would become floats beside missing cells, and labels beyond 2^53 equal
             is_exact = are_labels and len(observed) < len(texts) and values.dtype == np.int64
             return (values.astype("Int64") if is_exact else values).reindex(texts.index)
-        elif kind is not None and numbers.notna().any():  # the others are refused by row where they are encoded
-            return texts.astype(object).mask(numbers.reindex(texts.index).notna(), numbers.astype(object))
-        return texts
+        if numbers.isna().all():
+            return texts
+        # texts that are no numbers are refused by row where they are encoded
+        return texts.astype(object).mask(numbers.reindex(texts.index).notna(), numbers.astype(object))
+
+    def _stays_text(
+        self, name: str, texts: pd.Series, values: pd.Series, counts: Int[np.ndarray, " n"], are_labels: bool
+    ) -> bool:
+        """Whether a column of no declared kind stays text, and a note that says why. `values` are NaN for no number."""
+        has_zeros, is_repeated = texts.str.match(r"[+-]?0\d"), values.duplicated(keep=False)
+        if values.isna().any():
+            self._note_strays(name, texts, values.notna(), counts)
+        elif has_zeros.any():
+            self._note("zeros", f"{name!r} ({texts[has_zeros].iloc[0]!r})")
+        elif are_labels and is_repeated.any():
+            equal = texts[values == values[is_repeated].iloc[0]].tolist()
+            self._note("labels", f"{name!r} ({quote_some(equal, 3)})")
+        else:
+            return False
+        return True
 
     def _marks_of(self, cells: pd.Series) -> list[str]:
         """The texts among cells that mark a missing cell, with the blanks around them."""
@@ -216,12 +229,12 @@ class FileReader:
         """Note the texts that keep a column from holding numbers where it seems to be meant to, and a "?"."""
         strays, num_numbers, num_strays = texts[~are_numbers].tolist(), are_numbers.sum(), counts[~are_numbers].sum()
         are_rare = 10 * num_strays <= counts.sum() or num_numbers > 10  # up to ten numbers may be categories
-        if strays == ["?"] or (len(strays) < num_numbers and are_rare):
+        if strays == [_QUERY] or (len(strays) < num_numbers and are_rare):
             self._note("strays", f"{name!r} ({quote_some(strays, 3)} in {num_strays} cells)")
         elif _as_numbers(texts, ",").notna().all():
             self._note("commas", f"{name!r} ({texts.iloc[0]!r})")
-        elif "?" in strays:
-            self._note("queries", f"{name!r} ({counts[texts == '?'].sum()} cells)")
+        elif _QUERY in strays:
+            self._note("queries", f"{name!r} ({counts[texts == _QUERY].sum()} cells)")
 
     def _note(self, topic: str, column: str) -> None:
         self.notes.setdefault(topic, []).append(column)

@@ -205,8 +205,8 @@ def _check_finite(transformer: Transformer, features: Float[np.ndarray, "n F"], 
     bad = [names[index] for index in sorted(set(wrong[:, 1].tolist()))]
     raise DataError(
         f"The basis {_class_name(transformer)} gives {features[row, column]} for the feature {names[column]!r} in row "
-        f"{row} ({len(wrong)} such cells, of {quote_some(bad, 5)}). Features have to be finite numbers: where cells are "
-        "missing, begin the basis with an imputer, such as SimpleImputer()."
+        f"{row} ({len(wrong)} such cells, of {quote_some(bad, 5)}). Features have to be finite numbers: where cells "
+        "are missing, begin the basis with an imputer, such as SimpleImputer()."
     )
 
 

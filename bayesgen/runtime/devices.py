@@ -54,9 +54,9 @@ GPU_WORK = 2e6  # `gpu` in benchmarks
 
 @dataclasses.dataclass
 class Request:
-    """The device asked for by `device=`, and the device used: "gpu" if anything ran there."""
+    """The device that `device=` requests, and the device used: "gpu" if anything ran there."""
 
-    asked: str | None
+    device: str | None
     used: str = "cpu"
 
 
@@ -95,7 +95,7 @@ def placed(work: float) -> Iterator[jax.Device]:
     """
     check_not_forked()
     request = _request.get() or Request(None)
-    name = request.asked or ("gpu" if work >= GPU_WORK and has("gpu") else "cpu")
+    name = request.device or ("gpu" if work >= GPU_WORK and has("gpu") else "cpu")
     device = find(name)
     if name == "gpu" or device.platform != "cpu":
         request.used = "gpu"

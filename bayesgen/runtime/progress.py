@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def bar(description: str, total: int, wanted: bool | None) -> Iterator[Callable[[float], None]]:
-    """A context that gives `advance(amount)`, with a bar if wanted (None: if standard error is a terminal)."""
-    if wanted is None:
-        wanted = sys.stderr.isatty()
-    if not wanted:
+def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callable[[float], None]]:
+    """A context that gives `advance(amount)`, with a bar if it is shown (None: if standard error is a terminal)."""
+    if not (sys.stderr.isatty() if is_shown is None else is_shown):
         yield lambda amount: None
         return
     from rich.console import Console

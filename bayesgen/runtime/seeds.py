@@ -46,8 +46,8 @@ def positions(
     """Draws of positions by weights, independent for each row of weights."""
     bounds = weights.cumsum(axis=1)
     uniform = rng.random((num_draws, len(weights))) * bounds[:, -1]
-    found = [np.searchsorted(of_row, draws, "right") for of_row, draws in zip(bounds, uniform.T, strict=True)]
-    return np.minimum(np.array(found, int).reshape(len(weights), num_draws).T, weights.shape[1] - 1)
+    draws = [np.searchsorted(limits, numbers, "right") for limits, numbers in zip(bounds, uniform.T, strict=True)]
+    return np.minimum(np.array(draws, int).reshape(len(weights), num_draws).T, weights.shape[1] - 1)
 
 
 def generator(key: PRNGKeyArray | np.random.Generator) -> np.random.Generator:
