@@ -89,12 +89,14 @@ def _complete(y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
 class _Estimator(BaseEstimator, abc.ABC):
     """An estimator whose fits are those of a model, by a method, and whose predictions are those of a rule."""
 
-    method: Any
-    rule: Any
-    random_state: Any
-    schema: Schema | None
     _latest: Any
     _gathered: list[Any]
+
+    def __init__(self, *, method: Any, rule: Any, random_state: Any, schema: Schema | None) -> None:
+        self.method = method
+        self.rule = rule
+        self.random_state = random_state
+        self.schema = schema
 
     @abc.abstractmethod
     def _model(self) -> Recipe:
@@ -304,10 +306,7 @@ class BayesGenClassifier(_Classifier):
         schema: Schema | None = None,
     ) -> None:
         self.model = model
-        self.method = method
-        self.rule = rule
-        self.random_state = random_state
-        self.schema = schema
+        super().__init__(method=method, rule=rule, random_state=random_state, schema=schema)
 
     def _model(self) -> Recipe:
         return NaiveBayes() if self.model is None else self.model
@@ -334,10 +333,7 @@ class NaiveBayesClassifier(_Classifier):
     ) -> None:
         self.families = families
         self.structure = structure
-        self.method = method
-        self.rule = rule
-        self.random_state = random_state
-        self.schema = schema
+        super().__init__(method=method, rule=rule, random_state=random_state, schema=schema)
 
     def _model(self) -> Recipe:
         return NaiveBayes(self.families, structure=self.structure)
@@ -361,10 +357,7 @@ class GaussianDiscriminantClassifier(_Classifier):
         schema: Schema | None = None,
     ) -> None:
         self.covariance = covariance
-        self.method = method
-        self.rule = rule
-        self.random_state = random_state
-        self.schema = schema
+        super().__init__(method=method, rule=rule, random_state=random_state, schema=schema)
 
     def _model(self) -> Recipe:
         return GaussianDiscriminant(self.covariance)
@@ -398,10 +391,7 @@ class BayesGenRegressor(RegressorMixin, _Estimator):
         schema: Schema | None = None,
     ) -> None:
         self.model = model
-        self.method = method
-        self.rule = rule
-        self.random_state = random_state
-        self.schema = schema
+        super().__init__(method=method, rule=rule, random_state=random_state, schema=schema)
 
     def _model(self) -> Recipe:
         return JointGaussianRegression() if self.model is None else self.model
@@ -466,10 +456,7 @@ class MixtureModel(ClusterMixin, DensityMixin, _WithDensity):
     ) -> None:
         self.model = model
         self.num_components = num_components
-        self.method = method
-        self.rule = rule
-        self.random_state = random_state
-        self.schema = schema
+        super().__init__(method=method, rule=rule, random_state=random_state, schema=schema)
 
     def _model(self) -> Recipe:
         return Mixture(GaussianDiscriminant() if self.model is None else self.model, self.num_components)

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import final
 
 import numpy as np
+import pandas as pd
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
@@ -26,8 +27,6 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]
 
     Single characters, of which sequences have many, are in order and are not hashed: a tenth of the time.
     """
-    import pandas as pd
-
     if values.dtype == "<U1" and len(values):
         points = np.ascontiguousarray(values).view(np.uint32)
         present = np.flatnonzero(np.bincount(points))
@@ -168,8 +167,6 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
     They do where they are numbers, truth values not being any, and one is not whole; or where they are whole numbers,
     more than ten different ones and more than half as many as there are labels. So digits from 0 to 9 never do.
     """
-    import pandas as pd
-
     numbers = [
         value
         for value in distinct

@@ -1,24 +1,21 @@
 """Columns: their names, cheap however many there are; values as arrays; kinds and categories that dtypes declare."""
 
 import difflib
-import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, NoReturn, cast, final, overload
+from typing import NoReturn, cast, final, overload
 
+import narwhals as nw
 import numpy as np
+import pandas as pd
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Category, Data, Float, Int, Shaped, Values
 
 from .sequences import CodedSequences
-
-if TYPE_CHECKING:
-    import narwhals as nw
-    import pandas as pd
 
 WHOLE_FLOATS = 2.0**53  # up to here every integer is a float
 
@@ -153,15 +150,11 @@ def as_array(values: Values, what: str, *, takes_lists: bool = False) -> np.ndar
 
 def type_of_objects(array: np.ndarray) -> str:
     """The type of the objects in an array as pandas calls it, such as "string" or "floating"; without missing ones."""
-    import pandas as pd
-
     return pd.api.types.infer_dtype(array.ravel(), skipna=True)
 
 
 def numbers_of_objects(array: np.ndarray) -> np.ndarray:
     """Objects that are all numbers, or truth values, as such, NaN where they are missing; other arrays as they are."""
-    import pandas as pd
-
     kind = type_of_objects(array) if array.dtype.kind == "O" else ""
     if kind not in ("boolean", "integer", "floating", "mixed-integer-float", "decimal", "empty"):
         return array
@@ -178,7 +171,7 @@ def _unmasked(value: Values, what: str) -> Values | None:
     return as_array(value, what) if isinstance(value, np.ma.MaskedArray) else value
 
 
-def holds_integers(dtype: "nw.dtypes.DType", array: np.ndarray) -> bool:
+def holds_integers(dtype: nw.dtypes.DType, array: np.ndarray) -> bool:
     """Whether integers of a series or column have become floats, as they do beside missing cells."""
     return array.dtype.kind == "f" and bool(dtype.is_integer())
 
@@ -234,11 +227,10 @@ def check_index(X: Data, values: Values | None, name: str, of: str = "X") -> Non
     )
 
 
-def index_of(values: object) -> "pd.Index | None":
+def index_of(values: object) -> pd.Index | None:
     """The index of a frame or series of pandas; None for anything else."""
-    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
     index = getattr(values, "index", None)
-    return index if pandas is not None and isinstance(index, pandas.Index) else None
+    return index if isinstance(index, pd.Index) else None
 
 
 def as_objects(values: Iterable[object]) -> np.ndarray:
@@ -247,7 +239,7 @@ def as_objects(values: Iterable[object]) -> np.ndarray:
     return np.fromiter(cells, object, len(cells))
 
 
-def values_of(series: "nw.Series") -> np.ndarray:
+def values_of(series: nw.Series) -> np.ndarray:
     """The values of a narwhals series. The nulls of Arrow dictionaries stay missing.
 
     Lists are objects (n,): nulls within them stay apart from numbers.
@@ -266,15 +258,12 @@ def values_of(series: "nw.Series") -> np.ndarray:
     return array
 
 
-def as_series(values: Values) -> "nw.Series | None":
+def as_series(values: Values) -> nw.Series | None:
     """A series, or an extension array of pandas, as a narwhals series; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple):
         return None
-    import narwhals as nw
-
-    pandas = sys.modules.get("pandas")  # where it was never imported, nothing of it can exist
-    if pandas is not None and isinstance(values, pandas.api.extensions.ExtensionArray):
-        values = pandas.Series(values)
+    if isinstance(values, pd.api.extensions.ExtensionArray):
+        values = pd.Series(values)
     view = nw.from_native(values, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.Series) else None
 
@@ -290,19 +279,15 @@ def refuse_lists(name: str) -> NoReturn:
     )
 
 
-def holds_objects(series: "nw.Series") -> bool:
+def holds_objects(series: nw.Series) -> bool:
     """Whether the cells are Python objects by the dtype, which tells nothing of their kind."""
-    import narwhals as nw
-
     # narwhals judges objects of pandas by their first hundred
     is_pandas = series.implementation.is_pandas_like()
     return bool(series.dtype == nw.Object or (is_pandas and series.to_native().dtype == object))
 
 
-def holds_lists(dtype: "nw.dtypes.DType") -> bool:
+def holds_lists(dtype: nw.dtypes.DType) -> bool:
     """Whether the cells of a narwhals series are lists, by its dtype."""
-    import narwhals as nw
-
     return bool(dtype == nw.List or dtype == nw.Array)
 
 
@@ -312,8 +297,6 @@ def kind_of_objects(cells: np.ndarray, name: str) -> str | None:
     Numbers of whatever types are real, truth values binary, and all else is categorical, mixtures of types included.
     DataError: lists.
     """
-    import pandas as pd
-
     types = set(map(type, cells[~pd.isna(cells)]))
     if any(issubclass(cell_type, list | tuple | np.ndarray) for cell_type in types):
         refuse_lists(name)
@@ -325,10 +308,8 @@ def kind_of_objects(cells: np.ndarray, name: str) -> str | None:
     return "real" if are_numbers else "categorical"
 
 
-def kind_of_dtype(dtype: "nw.dtypes.DType", name: str) -> str:
+def kind_of_dtype(dtype: nw.dtypes.DType, name: str) -> str:
     """The name of the kind of a frame's column of this dtype. DataError where it has none."""
-    import narwhals as nw
-
     if dtype == nw.Boolean:
         return "binary"
     if dtype.is_numeric():
@@ -402,8 +383,6 @@ def dtype_categories(values: Values) -> tuple[Category, ...] | None:
     The categories of a polars Categorical or an Arrow dictionary declare nothing: they are the stored values, in an
     arbitrary order.
     """
-    import pandas as pd
-
     dtype = getattr(values, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype):
         return tuple(own_type(dtype.categories.to_numpy())) or None

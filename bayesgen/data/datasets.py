@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
+from scipy.sparse import csr_array
 from sklearn import datasets as sklearn_datasets
 from sklearn.model_selection import train_test_split
 
@@ -24,10 +24,6 @@ from .schema import Schema
 from .sequence_of import SEQUENCE
 from .tables import read_table
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-
 _TARGET = "target"
 
 
@@ -35,9 +31,9 @@ _TARGET = "target"
 class Split:
     """Training rows and test rows. X is a data frame or a sparse matrix, y a series of labels."""
 
-    X_train: "pd.DataFrame | csr_array"
+    X_train: pd.DataFrame | csr_array
     y_train: pd.Series
-    X_test: "pd.DataFrame | csr_array"
+    X_test: pd.DataFrame | csr_array
     y_test: pd.Series
 
 
@@ -50,7 +46,7 @@ class Dataset:
     """
 
     name: str
-    X: "pd.DataFrame | csr_array"
+    X: pd.DataFrame | csr_array
     y: pd.Series
 
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -272,7 +268,7 @@ def _load_digits(target: str | None) -> Dataset:
     if target not in (None, _TARGET):
         raise DataError(f"{_DIGITS} has no column {target!r} to predict: its one target is {_TARGET!r}.")
     bunch = sklearn_datasets.load_digits()
-    return Dataset(_DIGITS, sparse.csr_array(bunch.data.astype(int)), pd.Series(bunch.target, name=_TARGET))
+    return Dataset(_DIGITS, csr_array(bunch.data.astype(int)), pd.Series(bunch.target, name=_TARGET))
 
 
 def _check_column(name: str, wanted: str, columns: list[str], purpose: str) -> None:

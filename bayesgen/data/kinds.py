@@ -3,19 +3,16 @@
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, final
+from typing import ClassVar, NamedTuple, TypeAlias, final
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Bool, Category, Float, Num
 
 from .views import Table
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 
 Decoded: TypeAlias = np.ndarray | Sequence[str] | Sequence[Sequence[Category]] | Sequence[np.ndarray]
 """Cells as users write them: an array; of sequences texts, lists of symbols, or arrays."""
@@ -30,7 +27,7 @@ class Encoded(NamedTuple):
         unknown: column -> the number of its cells or time steps with unknown values, which are taken as missing.
     """
 
-    values: "np.ndarray | csr_array"
+    values: np.ndarray | csr_array
     observed: Bool[np.ndarray, "n ..."] | None
     unknown: Mapping[str, int] = {}
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real as RealNumber
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, final
+from typing import NamedTuple, NoReturn, final
 
 import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
@@ -19,9 +21,6 @@ from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
 from .views import sharing_cells
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +101,7 @@ ROWS = Wording()
 
 
 def encode_numbers(
-    matrix: "np.ndarray | csr_array",
+    matrix: np.ndarray | csr_array,
     names: Sequence[str],
     kind: Kind,
     *,
@@ -180,8 +179,6 @@ def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: Kind, wording: Wo
 
 def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wording) -> np.ndarray:
     """Python objects (n,) as float64, missing ones as NaN. DataError for anything else."""
-    import pandas as pd
-
     present = ~pd.isna(values)
     wrong = {t for t in set(map(type, values[present])) if not issubclass(t, RealNumber | Decimal | np.bool_)}
     if wrong:
@@ -232,7 +229,7 @@ def _refuse_cell(name: str, kind: Kind, value: float, row: int, wording: Wording
     )
 
 
-def _encode_sparse(matrix: "csr_array", names: Sequence[str], kind: Kind, wording: Wording) -> "csr_array":
+def _encode_sparse(matrix: csr_array, names: Sequence[str], kind: Kind, wording: Wording) -> csr_array:
     """`encode_numbers` of a csr_array: only stored cells are checked, and indices are shared."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
@@ -246,7 +243,7 @@ def _encode_sparse(matrix: "csr_array", names: Sequence[str], kind: Kind, wordin
     return encoded
 
 
-def _check_sparse(data: np.ndarray, matrix: "csr_array", names: Sequence[str], kind: Kind, wording: Wording) -> None:
+def _check_sparse(data: np.ndarray, matrix: csr_array, names: Sequence[str], kind: Kind, wording: Wording) -> None:
     finite = np.isfinite(data)
     if not finite.all():
         missing, infinite = (np.bincount(matrix.indices[f(data)], minlength=len(names)) for f in (np.isnan, np.isinf))

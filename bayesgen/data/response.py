@@ -3,9 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+import joblib
 import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+from sklearn.base import clone
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
@@ -13,20 +17,16 @@ from bayesgen.typing import Bool, Category, Float, Int, Shaped
 
 from .views import Table
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy.sparse import csr_array
-
-    Inputs: TypeAlias = pd.DataFrame | np.ndarray | csr_array
+Inputs: TypeAlias = pd.DataFrame | np.ndarray | csr_array
 
 
 class Transformer(Protocol):
     """A scikit-learn transformer."""
 
-    def fit(self, X: "Inputs") -> "Transformer":
+    def fit(self, X: Inputs) -> "Transformer":
         """Learn from rows."""
 
-    def transform(self, X: "Inputs") -> "Inputs":
+    def transform(self, X: Inputs) -> Inputs:
         """The features of rows."""
 
 
@@ -59,7 +59,7 @@ class Basis:
         variance = np.ones(len(self.names)) if self.variance is None else self.variance
         return [name for name, feature_variance in zip(self.names, variance, strict=True) if feature_variance == 0]
 
-    def features(self, X: "Inputs", num_rows: int) -> Float[np.ndarray, "n F"]:
+    def features(self, X: Inputs, num_rows: int) -> Float[np.ndarray, "n F"]:
         """The features of rows by the transformer.
 
         Args:
@@ -87,7 +87,7 @@ class Basis:
         return features
 
 
-def fitted_basis(transformer: Transformer, X: "Inputs", num_rows: int, *, intercept: bool) -> Basis:
+def fitted_basis(transformer: Transformer, X: Inputs, num_rows: int, *, intercept: bool) -> Basis:
     """The features of a copy of a transformer that is fitted to these rows.
 
     Args:
@@ -99,8 +99,6 @@ def fitted_basis(transformer: Transformer, X: "Inputs", num_rows: int, *, interc
     Raises:
         DataError: the transformer refuses rows; features that are not finite, by name.
     """
-    from sklearn.base import clone
-
     fitted = clone(transformer)
     outputs = _outputs(transformer, X, lambda: fitted.fit(X).transform(X), num_rows)
     names = _names(fitted, outputs.shape[1])
@@ -117,7 +115,7 @@ def fitted_basis(transformer: Transformer, X: "Inputs", num_rows: int, *, interc
     )
 
 
-def transformer_input(table: Table, names: tuple[str, ...], training_names: tuple[str, ...] | None) -> "Inputs":
+def transformer_input(table: Table, names: tuple[str, ...], training_names: tuple[str, ...] | None) -> Inputs:
     """The rows of a table as transformers take them.
 
     Args:
@@ -130,15 +128,11 @@ def transformer_input(table: Table, names: tuple[str, ...], training_names: tupl
     """
     if training_names is None:
         return table.matrix(names)
-    import pandas as pd
-
     return pd.DataFrame({old: table.column(name) for old, name in zip(training_names, names, strict=True)})
 
 
 def fingerprint(transformer: Transformer, otherwise: str = "") -> str:
     """A hash of a transformer's content; its repr where it cannot be pickled."""
-    import joblib
-
     try:
         return str(joblib.hash(transformer))
     except Exception:  # whatever pickling an object of the user's raises
@@ -146,7 +140,7 @@ def fingerprint(transformer: Transformer, otherwise: str = "") -> str:
 
 
 def _outputs(
-    transformer: Transformer, X: "Inputs", transformed: Callable[[], Any], num_rows: int
+    transformer: Transformer, X: Inputs, transformed: Callable[[], Any], num_rows: int
 ) -> Float[np.ndarray, "n F"]:
     """The outputs of a transformer for rows."""
     try:
@@ -169,10 +163,8 @@ def _outputs(
     return outputs
 
 
-def _remedies(X: "Inputs", message: str) -> str:
+def _remedies(X: Inputs, message: str) -> str:
     """Remedies for known messages of transformers that refuse rows."""
-    import pandas as pd
-
     remedies = ""
     if np.any(pd.isna(np.asarray(X if isinstance(X, pd.DataFrame | np.ndarray) else X.data))):
         remedies += " Cells are missing: begin the basis with an imputer (make_pipeline(SimpleImputer(), ...))."
@@ -291,8 +283,6 @@ def refuse_classes_of_response(owner: str, classes: Sequence[Category] | None) -
 
 def _numbers_among_objects(labels: Shaped[np.ndarray, " n"], name: str) -> Float[np.ndarray, " n"]:
     """Objects that are numbers or missing, as floats."""
-    import pandas as pd
-
     missing = np.asarray(pd.isna(labels))
     wrong = [value for value in labels[~missing].tolist() if not _is_number(value)]
     if wrong:
@@ -370,8 +360,6 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
         DataError: cells that are missing, infinite or not numbers.
     """
     if cells.dtype.kind == "O":
-        import pandas as pd
-
         _refuse_missing(name, np.asarray(pd.isna(cells)))
         cells = _array_of_objects(name, cells.tolist())
     if cells.dtype.kind not in _NUMBERS:

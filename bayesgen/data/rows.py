@@ -3,20 +3,17 @@
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
-import scipy.sparse
+from scipy.sparse import csr_array, get_index_dtype
 
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Data, Float, Int, Real, Shaped
 
 from .sequences import PADDING
 from .views import Table, sharing_cells, successive_rows
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 @record
@@ -70,7 +67,7 @@ RowsLike: TypeAlias = Data | Table | Rows
 """Rows before or after they are read."""
 
 
-def _take(places: slice | list[int] | Int[Array, " m"], array: "Array | csr_array") -> "Array | csr_array":
+def _take(places: slice | list[int] | Int[Array, " m"], array: Array | csr_array) -> Array | csr_array:
     is_sparse = hasattr(array, "tocsr")
     return successive_rows(array, places) if is_sparse and isinstance(places, slice) else array[places]
 
@@ -132,7 +129,7 @@ def _join(*arrays: Any) -> Any:
         return np.concatenate(arrays)
     data, columns = (np.concatenate([getattr(array, name) for array in arrays]) for name in ("data", "indices"))
     lengths = np.concatenate([[0], *(np.diff(array.indptr) for array in arrays)])
-    index = scipy.sparse.get_index_dtype(maxval=max(len(data), arrays[0].shape[1]))
+    index = get_index_dtype(maxval=max(len(data), arrays[0].shape[1]))
     joined = sharing_cells(data, columns.astype(index, copy=False), lengths.cumsum().astype(index), arrays[0].shape[1])
     joined.has_canonical_format = all(array.has_canonical_format for array in arrays)
     return joined

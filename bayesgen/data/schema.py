@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
@@ -32,9 +33,6 @@ from .response import Covariate, ResponseColumn
 from .sequence_of import SEQUENCE, SequenceOf
 from .tables import read_table
 from .views import Table
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 for kind_of_columns in (REAL, BINARY, CATEGORICAL, COUNT, Binned(), SequenceOf()):
     register_kind(kind_of_columns)
@@ -214,7 +212,7 @@ class Schema:
 
     def encode_cells(
         self, table: Table, columns: Sequence[str]
-    ) -> tuple["np.ndarray | csr_array", Bool[np.ndarray, "n D"] | None]:
+    ) -> tuple[np.ndarray | csr_array, Bool[np.ndarray, "n D"] | None]:
         """The numbers (n, len(columns)) of some columns of one kind, and a mask of the observed cells.
 
         The numbers are a csr_array where the table is sparse; the mask is None where no cell is missing.

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import NoReturn, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
@@ -42,8 +43,6 @@ class SequenceSteps:
         """Whether all observed time steps are numbers."""
         if self.values.dtype.kind != "O":
             return not len(self.values) or self.values.dtype.kind in "iufb"
-        import pandas as pd
-
         return all(isinstance(value, Real) for value in self.values[~pd.isna(self.values)].tolist())
 
     def place(self, index: int) -> str:
@@ -116,8 +115,6 @@ def _is_padding(cells: Shaped[np.ndarray, "n T"]) -> Bool[np.ndarray, "n T"]:
 
 
 def _steps_of_objects(cells: Shaped[np.ndarray, " n"], column: str) -> SequenceSteps:
-    import pandas as pd
-
     missing = np.asarray(pd.isna(cells), bool)
     present = cells[~missing].tolist()
     if all(type(cell) is str for cell in present):

@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TypeGuard, cast
 
+import narwhals as nw
 import numpy as np
-from scipy.sparse import csr_array, issparse
+import pandas as pd
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, UnknownValuesWarning, warn
@@ -31,11 +33,6 @@ from .columns import (
 )
 from .sequences import Padded
 from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
-
-if TYPE_CHECKING:
-    import narwhals as nw
-    import pandas as pd
-    from scipy.sparse import sparray, spmatrix
 
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
 
@@ -87,7 +84,7 @@ def _read_cells(X: Data, least_rows: int) -> Table:
     return ArrayTable(values=array, names=PositionalNames(array.shape[1]), num_rows=array.shape[0], uniform_kind=kind)
 
 
-def _read_sparse(X: "spmatrix | sparray", least_rows: int) -> SparseTable:
+def _read_sparse(X: spmatrix | sparray, least_rows: int) -> SparseTable:
     _check_shape(X.shape, least_rows)
     values = csr_array(X)
     if X.format == "csr":
@@ -115,23 +112,19 @@ def _kind_of_dtype(dtype: np.dtype, what: str) -> str | None:
     return _KIND_OF_DTYPE[dtype.kind]
 
 
-def _narwhals_view(X: Data) -> "nw.DataFrame | nw.LazyFrame | nw.Series | None":
+def _narwhals_view(X: Data) -> nw.DataFrame | nw.LazyFrame | nw.Series | None:
     """X as a narwhals frame or series; None where narwhals does not know it."""
-    import narwhals as nw
-
     names = list(getattr(X, "columns", ()) if hasattr(X, "set_axis") else getattr(X, "column_names", ()))
     texts = text_names(names)  # before narwhals sees them, for one message whatever the library
     if list(texts) != names:
-        X = cast("pd.DataFrame", X).set_axis(
+        X = cast(pd.DataFrame, X).set_axis(
             list(texts), axis=1
         )  # pandas alone has names that are not str; this copies no data
     view = nw.from_native(X, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
 
 
-def _read_frame(view: "nw.DataFrame | nw.LazyFrame | nw.Series", least_rows: int) -> FrameTable:
-    import narwhals as nw
-
+def _read_frame(view: nw.DataFrame | nw.LazyFrame | nw.Series, least_rows: int) -> FrameTable:
     if isinstance(view, nw.LazyFrame):
         raise DataError("X is a lazy frame. Collect it first, with X.collect().")
     if isinstance(view, nw.Series):
@@ -181,7 +174,7 @@ def _read_column(values: Values, name: str) -> Column:
     return Column(array, kind, categories, series is not None and holds_integers(series.dtype, array), sequences)
 
 
-def _common_index(X: Mapping[Hashable, Values]) -> "pd.Index | None":
+def _common_index(X: Mapping[Hashable, Values]) -> pd.Index | None:
     """The common index of the pandas series among the columns; None where there are none.
 
     Raises:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
+import narwhals as nw
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array, vstack
 
 from bayesgen.errors import DataError
@@ -31,8 +33,6 @@ from .columns import (
 from .sequences import Padded, SequenceCells
 
 if TYPE_CHECKING:
-    import narwhals as nw
-    import pandas as pd
     from narwhals.typing import IntoFrame
 
 
@@ -67,7 +67,7 @@ class Table(abc.ABC):
     weights: np.ndarray | None = None
     num_dropped: int = 0
     positions: np.ndarray | None = None
-    index: "pd.Index | None" = None
+    index: pd.Index | None = None
     chunk_number: int = 0
     start: int = 0
     unknown: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class SparseTable(Table):
 class FrameTable(Table):
     """A data frame that narwhals reads. `frame` is its narwhals view."""
 
-    frame: "nw.DataFrame"
+    frame: nw.DataFrame
     named: bool = True
     form: ClassVar[str] = "a frame"
 
@@ -247,7 +247,7 @@ class FrameTable(Table):
         return dtype_categories(self.frame[name].to_native())
 
     @cached_property
-    def _dtypes(self) -> Mapping[str, "nw.dtypes.DType"]:
+    def _dtypes(self) -> Mapping[str, nw.dtypes.DType]:
         return self.frame.schema  # dtypes column by column take ten times as long
 
     def column(self, name: str) -> np.ndarray:
@@ -268,14 +268,10 @@ class FrameTable(Table):
         return replace(self, frame=frame, num_rows=len(frame))
 
     def with_rows_of(self, parts: "Sequence[FrameTable]") -> "FrameTable":
-        import narwhals as nw
-
         frames = [part.frame.select(list(self.names)) for part in parts]
         return replace(self, frame=nw.concat(frames, how="vertical"))
 
     def with_cells(self, cells: "NewCells") -> "IntoFrame":
-        import narwhals as nw
-
         columns = []
         for name, (rows, values) in cells.items():
             column, items = self.frame[name], values.tolist()
@@ -423,16 +419,14 @@ if TYPE_CHECKING:
 NewCells: TypeAlias = Mapping[str, tuple[np.ndarray, np.ndarray]]  # column -> (rows, values)
 
 
-def _are_integers(values: np.ndarray, dtype: "nw.dtypes.DType") -> bool:
+def _are_integers(values: np.ndarray, dtype: nw.dtypes.DType) -> bool:
     """Whether numbers are whole and within the range of an integer dtype."""
     limits = np.iinfo(str(dtype).lower())
     return bool(((values == np.floor(values)) & (values >= limits.min) & (values <= limits.max)).all())
 
 
-def _takes(dtype: "nw.dtypes.DType", values: np.ndarray) -> bool:
+def _takes(dtype: nw.dtypes.DType, values: np.ndarray) -> bool:
     """Whether a column whose cells are all missing can hold these values by its dtype."""
-    import narwhals as nw
-
     if dtype == nw.Boolean:
         return values.dtype.kind == "b"
     return values.dtype.kind in "iuf" if dtype.is_numeric() else dtype in (nw.String, nw.Categorical, nw.Enum)

@@ -7,15 +7,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import h5py
 import numpy as np
+from xarray import Dataset, DataTree
 
 import bayesgen
 from bayesgen.errors import DataError
 
-if TYPE_CHECKING:
-    from xarray import DataTree
+from .codec import Encoder, decoded
 
 FORMAT = 1
 
@@ -28,7 +29,7 @@ class Savable:
         save(self, path)
 
 
-def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> None:
+def save(fit: Any, path: str | os.PathLike, shown: DataTree | None = None) -> None:
     """Write a fit to a file: see `Fit.save`.
 
     Args:
@@ -40,10 +41,6 @@ def save(fit: Any, path: str | os.PathLike, shown: "DataTree | None" = None) -> 
         ModelError: a fit that holds what a file cannot, naming it.
         DataError: a path that is a folder; no folder for the file.
     """
-    from xarray import Dataset, DataTree
-
-    from .codec import Encoder
-
     place = Path(path).resolve()  # of a link, what it leads to
     if not place.parent.is_dir():
         raise DataError(f"There is no folder {str(place.parent)!r} for {place.name!r}: make it first.")
@@ -117,8 +114,6 @@ def load(path: str | os.PathLike, program: Any = None) -> Any:
 
 
 def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
-    from .codec import decoded
-
     with _opened(path) as (read, about):
         if "bayesgen_digest" not in about:
             raise DataError("it is not the file of a fit, which fit.save(path) writes.")
@@ -142,8 +137,6 @@ def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str,
     """A function that reads a variable by its name, as it was written; and the attributes of the file."""
     if not path.exists():
         raise DataError("there is no such file.")
-    import h5py
-
     try:
         file = h5py.File(path, "r")
     except PermissionError:
