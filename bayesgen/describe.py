@@ -14,9 +14,9 @@ def described(title: str, entries: Mapping[str, str | None]) -> str:
     return "\n".join(map(shortened, lines))
 
 
-def free_name(name: str, taken: Iterable[object]) -> str:
-    """The name, with as many underscores behind it as tell it from the names that are taken."""
-    names = set(taken)
+def free_name(name: str, used_names: Iterable[object]) -> str:
+    """The name, with as many underscores behind it as make it different from the names in use."""
+    names = set(used_names)
     while name in names:
         name += "_"
     return name

@@ -73,7 +73,7 @@ def check_integer(
 
 
 def keywords_stated(function: Function) -> Function:
-    """The function, which says how an argument is given that goes by name and was given by position."""
+    """The function, which refuses an argument by position that goes by name, and says what to write."""
     arguments = inspect.signature(function).parameters.values()
     by_position = [argument.name for argument in arguments if argument.kind is argument.POSITIONAL_OR_KEYWORD]
     by_name = [argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY]

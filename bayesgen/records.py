@@ -111,46 +111,46 @@ def written(instance: "DataclassInstance") -> str:
     return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
-def equal(one: "DataclassInstance", other: object) -> Any:
+def equal(left: "DataclassInstance", right: object) -> Any:
     """Whether two objects have equal fields, NaN equal to NaN; `NotImplemented` for different types."""
-    if type(one) is not type(other):
+    if type(left) is not type(right):
         return NotImplemented
-    names = [field.name for field in dataclasses.fields(one) if field.compare]
-    return one is other or all(_same(getattr(one, name), getattr(other, name)) for name in names)
+    names = [field.name for field in dataclasses.fields(left) if field.compare]
+    return left is right or all(_same(getattr(left, name), getattr(right, name)) for name in names)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Whether two values are equal: arrays and numbers by dtype, shape and cells, collections item by item."""
-    if one is other:
+    if left is right:
         return True
-    if isinstance(one, numbers.Number) or hasattr(one, "__array__"):
-        return _same_cells(np.asarray(one), np.asarray(other))
-    if type(one) is not type(other):
+    if isinstance(left, numbers.Number) or hasattr(left, "__array__"):
+        return _same_cells(np.asarray(left), np.asarray(right))
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, BaseException):
-        return _same(one.args, other.args)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, functools.partial):
-        return _same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
-    if hasattr(one, "tocsr"):
-        return one.shape == other.shape and not (one != other).nnz
-    if type(one).__eq__ is not object.__eq__ or jax.tree_util.all_leaves([one]):
-        return bool(one == other)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same(value, right[name]) for name, value in left.items())
+    if isinstance(left, BaseException):
+        return _same(left.args, right.args)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, functools.partial):
+        return _same((left.func, left.args, left.keywords), (right.func, right.args, right.keywords))
+    if hasattr(left, "tocsr"):
+        return left.shape == right.shape and not (left != right).nnz
+    if type(left).__eq__ is not object.__eq__ or jax.tree_util.all_leaves([left]):
+        return bool(left == right)
     structure: Any  # NumPyro's distributions, say
-    leaves, structure = jax.tree.flatten(one)
-    other_leaves, other_structure = jax.tree.flatten(other)
-    return bool(structure == other_structure) and _same(leaves, other_leaves)
+    leaves, structure = jax.tree.flatten(left)
+    right_leaves, right_structure = jax.tree.flatten(right)
+    return bool(structure == right_structure) and _same(leaves, right_leaves)
 
 
-def _same_cells(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
+def _same_cells(left: np.ndarray, right: np.ndarray) -> bool:
+    if left.dtype != right.dtype or left.shape != right.shape:
         return False
-    if one.dtype.kind == "O":
-        return _same(one.tolist(), other.tolist())
-    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fcmM")
+    if left.dtype.kind == "O":
+        return _same(left.tolist(), right.tolist())
+    return np.array_equal(left, right, equal_nan=left.dtype.kind in "fcmM")
 
 
 def content_hash(instance: object) -> int:

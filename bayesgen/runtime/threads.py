@@ -38,10 +38,11 @@ class Pool(ThreadPoolExecutor):
     Its block waits for its threads, unless Ctrl-C ends it: compiled code cannot be stopped.
 
     Attributes:
-        is_left: whether the block was ended by an interrupt (or a closed generator), so that running work is of no use.
+        was_interrupted: whether the block was ended by an interrupt (or a closed generator), so that running work is of
+            no use.
     """
 
-    is_left = False
+    was_interrupted = False
 
     def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         return super().submit(contextvars.copy_context().run, carrying(function), *args, **kwargs)
@@ -53,8 +54,8 @@ class Pool(ThreadPoolExecutor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.is_left = kind is not None and not issubclass(kind, Exception)
-        self.shutdown(wait=not self.is_left, cancel_futures=kind is not None)
+        self.was_interrupted = kind is not None and not issubclass(kind, Exception)
+        self.shutdown(wait=not self.was_interrupted, cancel_futures=kind is not None)
 
 
 def result_of(future: Future[Result]) -> Result:

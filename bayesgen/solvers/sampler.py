@@ -155,7 +155,7 @@ def sample_chains(
     with Pool(min(len(sizes), num_cores())) as pool:
 
         def tell(amount: float) -> None:
-            if pool.is_left:
+            if pool.was_interrupted:
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 

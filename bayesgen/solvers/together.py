@@ -209,7 +209,7 @@ class _Runs:
         running: dict[int, _Run] = {}
         found: dict[int, Sample | None] = {}
         while True:
-            if self.pool.is_left:
+            if self.pool.was_interrupted:
                 raise concurrent.futures.CancelledError
             running |= {index: self._begun(index) for index in itertools.islice(self.waiting, self.size - len(running))}
             if not running:

@@ -94,7 +94,7 @@ def test_an_interrupt_does_not_wait_for_work_that_cannot_be_stopped():
     interrupt_soon()
     with pytest.raises(KeyboardInterrupt), threads.Pool(1) as pool:
         pool.results(work, range(3))
-    assert pool.is_left and seen == []
+    assert pool.was_interrupted and seen == []
     leave.set()
     pool.shutdown()
     assert seen == [0]  # what had not begun is dropped
@@ -108,11 +108,11 @@ def test_an_interrupt_does_not_wait_for_work_that_cannot_be_stopped():
 def test_a_pool_waits_where_nothing_interrupts():
     with threads.Pool(1) as pool:
         slow = pool.submit(time.sleep, 0.05)
-    assert slow.done() and not pool.is_left
+    assert slow.done() and not pool.was_interrupted
     with pytest.raises(ZeroDivisionError), threads.Pool(1) as pool:
         slow = pool.submit(time.sleep, 0.05)
         raise ZeroDivisionError
-    assert slow.done() and not pool.is_left
+    assert slow.done() and not pool.was_interrupted
 
 
 def test_work_done_interruptibly_gives_its_result_or_its_error():
