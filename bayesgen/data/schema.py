@@ -86,6 +86,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):
+            fill(self, kinds=dict(self.kinds))
             for column, kind in self.kinds.items():
                 as_kind(kind, column)
         if self.unknown not in ("error", "missing"):
@@ -281,14 +282,14 @@ class Schema:
 
     def sequence(self, column: str) -> SequenceOf:
         """The kind of a column of sequences. DataError where the column has none."""
-        kind = self.kinds.get(column)
+        kind = self.kind_of(column) if column in self.kinds else None
         if not isinstance(kind, SequenceOf):
             raise DataError(f"Column {column!r} is not a column of sequences of the schema.")
         return kind
 
     def bins(self, column: str) -> Binned:
         """The bins of a binned column. DataError where the column is not binned."""
-        kind = self.kinds.get(column)
+        kind = self.kind_of(column) if column in self.kinds else None
         if not isinstance(kind, Binned):
             raise DataError(f"Column {column!r} is not a binned column of the schema.")
         return kind

@@ -65,7 +65,7 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     if weights is None or weights.all():
         return table
     positive = np.flatnonzero(weights)
-    return dataclasses.replace(table.rows(positive), num_dropped=len(weights) - len(positive), kept=positive)
+    return dataclasses.replace(table.rows(positive), num_dropped=len(weights) - len(positive), positions=positive)
 
 
 def _read_cells(X: Data, least_rows: int) -> Table:
@@ -305,6 +305,6 @@ def joined_tables(parts: Sequence[Table]) -> Table:
         weights=weights,
         index=None,
         num_dropped=0,
-        kept=None,
+        positions=None,
         unknown={},
     )
