@@ -159,7 +159,7 @@ class Binned(Kind):
                 f"X is sparse, and column {next(iter(stated))!r} is binned, which takes every cell. Give it "
                 "X.toarray()."
             )
-        names = dict(zip(columns.names, columns.places, strict=True))
+        names = dict(zip(columns.names, columns.table_names, strict=True))
         resolve = functools.partial(_resolved_bins, table=columns.table, stated=stated, names=names)
         bins = dict(zip(stated, all_in_threads(resolve, list(stated)), strict=True))
         resolved = {column: resolved for column, resolved in bins.items() if resolved is not None}
@@ -170,7 +170,7 @@ class Binned(Kind):
 
     def encode(self, columns: Columns) -> Encoded:
         """Cells stay numbers, NaN where they are missing. DataError: cells beyond an end without tail."""
-        encoded = encode_numbers(columns.table.matrix(columns.places), columns.names, self)
+        encoded = encode_numbers(columns.table.matrix(columns.table_names), columns.names, self)
         bins = {column: columns.kinds[column] for column in columns.names}
         _check_ends(encoded.values, encoded.observed, {c: kind for c, kind in bins.items() if isinstance(kind, Binned)})
         return encoded

@@ -73,12 +73,12 @@ class Categorical(Kind):
     def has_categories(self) -> bool:
         return True
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
+    def infer_categories(self, column: str, table: Table, table_name: str) -> Sequence[Category]:
         """The categories that the dtype of the column declares, or its values. DataError: every cell is missing."""
-        declared = table.declared_categories(place)
+        declared = table.declared_categories(table_name)
         if declared is not None:
             return declared
-        distinct = distinct_values(table.column(place).reshape(-1), f"Column {column!r}")
+        distinct = distinct_values(table.column(table_name).reshape(-1), f"Column {column!r}")
         if not distinct:
             raise DataError(
                 f"Column {column!r} is categorical, and every cell is missing. Drop it, or declare its values: "
@@ -90,12 +90,12 @@ class Categorical(Kind):
         """Unknown values are missing, if they are taken, else a DataError."""
         table, categories = columns.table, [columns.categories[column] for column in columns.names]
         if isinstance(table, ArrayTable):
-            integers = encode_integers(table.matrix(columns.places), categories)
+            integers = encode_integers(table.matrix(columns.table_names), categories)
             if integers is not None:
                 return Encoded(integers, None)
         codes = np.empty((len(categories), table.num_rows), np.int64)  # column by column, as they are read and counted
-        for j, (column, place) in enumerate(zip(columns.names, columns.places, strict=True)):
-            codes[j] = _codes(column, table.flat_column(place), categories[j], takes_unknown=columns.takes_unknown)
+        for j, (column, table_name) in enumerate(zip(columns.names, columns.table_names, strict=True)):
+            codes[j] = _codes(column, table.flat_column(table_name), categories[j], takes_unknown=columns.takes_unknown)
         if codes.min(initial=0) >= 0:
             return Encoded(codes.T, None)
         observed, counts = codes.T >= 0, np.count_nonzero(codes == UNKNOWN, axis=1)

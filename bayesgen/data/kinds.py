@@ -55,7 +55,7 @@ class Columns:
     Attributes:
         table: the rows.
         names: of the columns in the schema.
-        places: their names in the table.
+        table_names: their names in the table.
         kinds: column -> its kind, with its parameters.
         categories: column -> its categories or symbols.
         takes_unknown: whether cells with other values are missing.
@@ -63,7 +63,7 @@ class Columns:
 
     table: Table
     names: Sequence[str]
-    places: Sequence[str]
+    table_names: Sequence[str]
     kinds: "Mapping[str, Kind]"
     categories: Mapping[str, Sequence[Category]]
     takes_unknown: bool = False
@@ -116,8 +116,8 @@ class Kind(abc.ABC):
         """The kinds of columns of this class, with parameters from the data where they are not stated."""
         return {column: columns.kinds[column] for column in columns.names}
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
-        """The categories or symbols of a column, which the table calls `place`, where it has any."""
+    def infer_categories(self, column: str, table: Table, table_name: str) -> Sequence[Category]:
+        """The categories or symbols of a column, which the table calls `table_name`, where it has any."""
         raise NotImplementedError
 
     @abc.abstractmethod

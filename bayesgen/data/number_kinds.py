@@ -28,7 +28,7 @@ class Numbers(Kind):
     """A kind whose cells are numbers and are encoded as they are: see `encode_numbers`."""
 
     def encode(self, columns: Columns) -> Encoded:
-        cells = columns.table.matrix(columns.places)
+        cells = columns.table.matrix(columns.table_names)
         return encode_numbers(cells, columns.names, self, takes_unknown=columns.takes_unknown)
 
     def check_decodable(self, column: str, values: Num[np.ndarray, "n ..."]) -> None:

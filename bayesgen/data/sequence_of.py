@@ -79,9 +79,9 @@ class SequenceOf(Kind):
         """Whether these are sequences of the same time steps, with an end or without."""
         return self == kind
 
-    def infer_categories(self, column: str, table: Table, place: str) -> Sequence[Category]:
+    def infer_categories(self, column: str, table: Table, table_name: str) -> Sequence[Category]:
         """The symbols, sorted. DataError where there are none, or codes."""
-        steps = steps_of(table.sequences(place), column)
+        steps = steps_of(table.sequences(table_name), column)
         if steps.are_codes:
             raise DataError(
                 f"Column {column!r} has the codes of simulated sequences, which do not tell their alphabet. Declare "
@@ -114,7 +114,7 @@ class SequenceOf(Kind):
         kinds = {column: kind for column in columns.names if isinstance(kind := columns.kinds[column], SequenceOf)}
         if len({(kind.of_symbols, kind.end) for kind in kinds.values()}) != 1:
             raise DataError(f"Sequences whose steps go together are of one kind, and these are {kinds}.")
-        names = zip(columns.names, columns.places, strict=True)
+        names = zip(columns.names, columns.table_names, strict=True)
         steps = {c: steps_of(columns.table.sequences(name), c, self.of_symbols) for c, name in names}
         lengths = _common_lengths(steps)
         unknown: dict[str, int] = {}

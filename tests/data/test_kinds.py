@@ -45,7 +45,7 @@ class Schooling(Kind):
         return COUNT
 
     def encode(self, columns):
-        codes = [pd.Categorical(columns.table.flat_column(place), self.levels).codes for place in columns.places]
+        codes = [pd.Categorical(columns.table.flat_column(name), self.levels).codes for name in columns.table_names]
         numbers = np.stack(codes, axis=1).astype(float)
         return Encoded(np.maximum(numbers, 0), None if (numbers >= 0).all() else numbers >= 0)
 
