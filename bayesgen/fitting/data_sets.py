@@ -237,7 +237,7 @@ def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) 
     places = np.zeros((len(tables), max(table.num_rows + table.num_dropped for table in tables)), int)
     weights, start = np.zeros(places.shape), 0
     for table, places_of_set, weights_of_set in zip(tables, places, weights, strict=True):
-        positions = np.arange(table.num_rows) if table.kept is None else table.kept
+        positions = np.arange(table.num_rows) if table.positions is None else table.positions
         places_of_set[positions] = start + np.arange(table.num_rows)
         weights_of_set[positions] = 1.0 if table.weights is None else table.weights
         start += table.num_rows

@@ -180,7 +180,7 @@ def test_bins_are_found_in_every_form_of_table_among_the_cells_that_are_there(fo
 def test_columns_by_position_may_be_very_many():
     X = np.random.default_rng(0).normal(size=(7, 5000))
     kinds = bg.Schema.infer(X, declared=bg.Schema(kinds={"x4321": bg.Binned(2)})).kinds
-    assert kinds["x4321"].num_bins == 2 and kinds["x17"] == "real" and isinstance(kinds.names, PositionalNames)
+    assert kinds["x4321"].num_bins == 2 and kinds["x17"] == REAL and isinstance(kinds.names, PositionalNames)
 
 
 def test_columns_with_fewer_bins_are_named_once():

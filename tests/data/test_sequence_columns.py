@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bayesgen as bg
-from bayesgen.data import PADDING, CodedSequences, Padded, Schema, SequenceOf, read_table, row_chunks
+from bayesgen.data import PADDING, CodedSequences, Padded, Schema, SequenceOf, read_table
 from bayesgen.errors import DataError
 
 WORDS = ["cab", "", "a", None, "bb"]
@@ -348,7 +348,7 @@ def test_long_sequences_are_read_by_few_rows_at_a_time():
     schema = Schema(kinds={"word": "sequence"}, categories={"word": ["a", "b"]})
     for cells in (["ab" * 3000] * 3000, np.zeros((3000, 6000), np.int8), [list("ab")] * 3000):
         table = read_table({"word": cells})
-        slices = row_chunks(schema.resolve(table), table)
+        slices = schema.resolve(table).row_chunks(table)
         assert max(part.stop - part.start for part in slices) * len(cells[0]) < 1 << 23
         assert [part.start for part in slices][1:] == [part.stop for part in slices][:-1]
         assert slices[-1].stop == 3000 and (len(slices) > 2) == (len(cells[0]) > 2)
