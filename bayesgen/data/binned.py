@@ -161,8 +161,8 @@ class Binned(Kind):
             )
         names = dict(zip(columns.names, columns.table_names, strict=True))
         resolve = functools.partial(_resolved_bins, table=columns.table, stated=stated, names=names)
-        bins = dict(zip(stated, all_in_threads(resolve, list(stated)), strict=True))
-        resolved = {column: resolved for column, resolved in bins.items() if resolved is not None}
+        bins_or_none = dict(zip(stated, all_in_threads(resolve, list(stated)), strict=True))
+        resolved = {column: bins for column, bins in bins_or_none.items() if bins is not None}
         if len(resolved) < len(stated):
             raise DataError(constant_columns([column for column in stated if column not in resolved]))
         _warn_of_fewer(stated, resolved)
