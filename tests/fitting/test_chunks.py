@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 import bayesgen as bg
-from bayesgen.data import chunks
+from bayesgen.data import is_chunked
 from bayesgen.errors import DataError
 from bayesgen.runtime import chunking
 
@@ -126,7 +126,7 @@ def test_what_counts_as_chunks():
         "text",
         3,
     ):
-        assert not chunks.is_chunked(table), table
+        assert not is_chunked(table), table
     for many in (
         [(X, y), (X, y)],
         ((X, y),),
@@ -139,7 +139,7 @@ def test_what_counts_as_chunks():
         zip([X], [y], strict=True),
         {1: (X, y)}.values(),
     ):
-        assert chunks.is_chunked(many), many
+        assert is_chunked(many), many
 
 
 def test_a_list_of_two_pairs_is_a_table_and_a_list_of_two_chunks_is_not():
