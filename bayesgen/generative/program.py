@@ -111,6 +111,11 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
     normalised densities that rows are drawn from, and a cell that is not to count there is missing (NaN). `log_joint`
     and `log_density` are NumPyro's own, as in training.
 
+    Rows have to be exchangeable: the probability of a row depends on nothing but the latents and its own label,
+    attributes and covariates. `fit` compares what the program computes for as many rows as the data have, up to 4,099
+    (fewer where distributions have very many parameters), and refuses a program that changes with the number of rows or
+    with their position there. A change that only more rows would show is not seen.
+
     The program is itself callable, so it runs under `numpyro.infer.Predictive`, `numpyro.render_model` and, with
     `numpyro.handlers.condition`, under `MCMC`.
 
