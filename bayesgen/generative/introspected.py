@@ -144,7 +144,7 @@ class IntrospectedProgram(Program):
     @property
     def unchecked_indexes(self) -> Sequence[str]:
         """Integer covariates that enter indexes together with what is no covariate."""
-        return self.introspection.indexes.others if self.known_covariates else ()
+        return self.introspection.indexes.unchecked if self.known_covariates else ()
 
     def check_indexes(self, covariates: Arrays) -> None:
         if self.known_covariates:

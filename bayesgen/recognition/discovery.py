@@ -37,7 +37,7 @@ MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the p
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
-    """What is found by running a program at two numbers of rows.
+    """The sites of a program that was run at two numbers of rows.
 
     Attributes:
         structure: its sites.
@@ -64,8 +64,8 @@ def discover(program: Program) -> Discovery:
         check_label(first, program.label, program.num_classes, plate)
     inside = {name: message for name, message in samples(first).items() if in_plate(message, plate.name)}
     check_local(inside, program.local, program.label, plate.name)
-    of_rows = {name: _site(message, plate.dim) for name, message in inside.items() if name != program.label}
-    for name, site in of_rows.items():
+    row_sites = {name: _site(message, plate.dim) for name, message in inside.items() if name != program.label}
+    for name, site in row_sites.items():
         if site != _site(second[name], plate.dim):
             shapes = [trace[name]["fn"].shape() for trace in (first, second)]
             raise _refusal(
@@ -73,7 +73,7 @@ def discover(program: Program) -> Discovery:
                 f"The attribute {name!r} has the shape {shapes[0]} at {sizes[0]} rows and {shapes[1]} at {sizes[1]}, "
                 "where the rows have to be one axis alone.",
             )
-    attributes = tuple((name, site) for name, site in of_rows.items() if name not in program.local)
+    attributes = tuple((name, site) for name, site in row_sites.items() if name not in program.local)
     if not attributes and (program.label is None or not program.covariates):
         raise ModelError(
             f"The program has no attribute site in its plate {plate.name!r}: sample at least one there, or let the "
@@ -96,7 +96,7 @@ def discover(program: Program) -> Discovery:
         ),
         deterministics=tuple(name for name, axes in row_axes.items() if axes == []),
         covariates=tuple(program.covariate_columns.items()),
-        local=tuple((name, _local(of_rows[name], inside[name])) for name in program.local),
+        local=tuple((name, _local(row_sites[name], inside[name])) for name in program.local),
         counts_partly=any(map(counts_partly, inside.values())),
         row_deterministics=tuple((name, axes[0]) for name, axes in row_axes.items() if axes and len(axes) == 1),
     )
@@ -190,18 +190,18 @@ def _kind(message: Message) -> str:
 def _instance_plate(first: Trace, second: Trace, sizes: tuple[int, int]) -> CondIndepStackFrame:
     """The plate whose size is the number of rows."""
     pairs = zip(first.items(), second.values(), strict=False)
-    of_rows = {
+    names = {
         name
         for (name, message), other in pairs
         if is_plate(message) and (message["args"][0], other["args"][0]) == sizes
     }
-    if len(of_rows) != 1:
+    if len(names) != 1:
         plates = [name for name, message in first.items() if is_plate(message)]
         raise ModelError(
-            f"A program needs exactly one plate whose size is n, found {sorted(of_rows) or 'none'} among the plates "
+            f"A program needs exactly one plate whose size is n, found {sorted(names) or 'none'} among the plates "
             f"{plates}. Write: with numpyro.plate('instances', n): ..."
         )
-    name = of_rows.pop()
+    name = names.pop()
     for message in first.values():
         for frame in message.get("cond_indep_stack", ()):
             if frame.name == name:

@@ -43,17 +43,17 @@ class CovariateIndexes:
     """The indexes of a program that depend on covariates. Inside float64.
 
     Attributes:
-        known: indexes that are functions of a row's covariates alone.
-        others: names of the integer covariates that enter indexes together with attributes, latents or the counter of a
-            loop.
+        checked: indexes that are functions of a row's covariates alone.
+        unchecked: names of the integer covariates that enter indexes together with attributes, latents or the counter
+            of a loop.
     """
 
     def __init__(self, traces: Traces) -> None:
         self._traces, self._columns = traces, dict(traces.program.structure.covariates)
-        readers: list[_Reader] = []
+        readers: list[_IndexReader] = []
         jax.eval_shape(lambda covariates: readers.append(self._read(covariates)), self._shapes(traces.classes.size))
-        self.known = tuple(index for index, _ in readers[0].found.values())
-        self.others = sorted(name for name in readers[0].others if self._columns[name].dtype.kind in "iu")
+        self.checked = tuple(index for index, _ in readers[0].used.values())
+        self.unchecked = sorted(name for name in readers[0].unchecked if self._columns[name].dtype.kind in "iu")
 
     def check(self, covariates: Arrays) -> None:
         """Refuse covariates that make an index lie outside its axis.
@@ -62,11 +62,11 @@ class CovariateIndexes:
             DataError: naming the covariates and the first such row.
         """
         num_rows = min(map(len, covariates.values()), default=0)
-        if not num_rows or not self.known:
+        if not num_rows or not self.checked:
             return
         with jax.enable_x64(True):
             entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, least=CACHE_ROWS)
-        for index, (lowest, highest) in zip(self.known, entries, strict=True):
+        for index, (lowest, highest) in zip(self.checked, entries, strict=True):
             wrong = (lowest < 0) | (highest >= index.size)
             if wrong.any():
                 row = int(np.argmax(wrong))
@@ -84,26 +84,28 @@ class CovariateIndexes:
     def _entries(self) -> Traced:
         """The lowest and the highest value of each index in each row."""
 
-        def of_row(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
+        def lowest_and_highest(row: Arrays) -> list[tuple[Int[Array, ""], Int[Array, ""]]]:
             num_classes = self._traces.classes.size
             rows = {name: jnp.broadcast_to(value, (num_classes, *value.shape)) for name, value in row.items()}
-            return [(entries.min(), entries.max()) for _, entries in self._read(rows).found.values()]
+            return [(entries.min(), entries.max()) for _, entries in self._read(rows).used.values()]
 
-        return Traced.of(jax.vmap(of_row), self._shapes(CACHE_ROWS))
+        return Traced.of(jax.vmap(lowest_and_highest), self._shapes(CACHE_ROWS))
 
     def _shapes(self, size: int) -> dict[str, jax.ShapeDtypeStruct]:
         return {name: jax.ShapeDtypeStruct((size, *c.row_shape), c.dtype) for name, c in self._columns.items()}
 
-    def _read(self, covariates: Arrays) -> "_Reader":
+    def _read(self, covariates: Arrays) -> "_IndexReader":
         """The indexes of the program at its classes, with covariates of one row a class."""
         function = self._traces.classes.function.only(operator.attrgetter("distributions"))
         jaxpr, names = function.jaxpr.jaxpr, sorted(covariates)  # the order of JAX's leaves
-        codes = _Term(np.arange(self._traces.classes.size))
-        known = [_Term(covariates[name], covariates=frozenset({name}), ranging=frozenset({name})) for name in names]
-        unknown = [_Term(None)] * (len(jaxpr.invars) - 1 - len(known))
-        reader = _Reader()
-        arguments = [*unknown, codes, *known]
-        reader.find(reader.read(jaxpr, function.jaxpr.consts, arguments, function.variables, function.equations))
+        codes = _IndexTerm(np.arange(self._traces.classes.size))
+        columns = [
+            _IndexTerm(covariates[name], covariates=frozenset({name}), ranging=frozenset({name})) for name in names
+        ]
+        unknown = [_IndexTerm(None)] * (len(jaxpr.invars) - 1 - len(columns))
+        reader = _IndexReader()
+        arguments = [*unknown, codes, *columns]
+        reader.use(reader.read(jaxpr, function.jaxpr.consts, arguments, function.variables, function.equations))
         return reader
 
 
@@ -112,7 +114,7 @@ _Lookup: TypeAlias = tuple[Index, Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Term:
+class _IndexTerm:
     """A variable of a jaxpr.
 
     Attributes:
@@ -128,93 +130,93 @@ class _Term:
     covariates: frozenset[str] = frozenset()
     ranging: frozenset[str] = frozenset()
     operation: str = ""
-    operands: Sequence["_Term"] = ()
+    operands: Sequence["_IndexTerm"] = ()
     lookups: tuple[_Lookup, ...] = ()
 
 
 @final
-class _Reader(Interpreter[_Term]):
+class _IndexReader(Interpreter[_IndexTerm]):
     """Reads jaxprs, operation by operation.
 
     Attributes:
-        found: the lookups whose entries are used, each once.
-        others: names of the covariates that enter indexes together with latents, attributes or loops.
+        used: the lookups whose entries are used, each once.
+        unchecked: names of the covariates that enter indexes together with latents, attributes or loops.
     """
 
     def __init__(self) -> None:
-        self.found: dict[int, _Lookup] = {}
-        self.others: set[str] = set()
+        self.used: dict[int, _Lookup] = {}
+        self.unchecked: set[str] = set()
 
-    def constant(self, value: Any, variable: Variable) -> _Term:
-        return _Term(value)
+    def constant(self, value: Any, variable: Variable) -> _IndexTerm:
+        return _IndexTerm(value)
 
-    def results(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    def results(self, equation: JaxprEqn, operands: Sequence[_IndexTerm]) -> list[_IndexTerm]:
         if inner_jaxprs(equation):
             return self._read_within(equation, operands)
-        lookups = (*self._looked_up(equation, operands), *self._kept(equation, operands))
+        lookups = (*self._looked_up(equation, operands), *self._maskable(equation, operands))
         return _results(equation, operands, lookups)
 
-    def find(self, terms: Iterable[_Term]) -> None:
+    def use(self, terms: Iterable[_IndexTerm]) -> None:
         """Note that the entries of lookups are used."""
-        self.found |= {id(lookup): lookup for term in terms for lookup in term.lookups}
+        self.used |= {id(lookup): lookup for term in terms for lookup in term.lookups}
 
-    def _read_within(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    def _read_within(self, equation: JaxprEqn, operands: Sequence[_IndexTerm]) -> list[_IndexTerm]:
         """Read a loop or branches, whose values are unknown."""
         name, everything = equation.primitive.name, _unknown(operands)
-        self.find(operands)
+        self.use(operands)
         if name == "scan":
             return self._read_scan(equation.params, operands)
         for jaxpr in inner_jaxprs(equation) if name in ("cond", "while") else ():
-            of_branch = [_unknown([operand]) for operand in operands[1:]]
-            arguments = of_branch if name == "cond" else [everything] * len(jaxpr.invars)
+            inputs = [_unknown([operand]) for operand in operands[1:]]
+            arguments = inputs if name == "cond" else [everything] * len(jaxpr.invars)
             self.read(jaxpr, [None] * len(jaxpr.constvars), arguments)
         return [everything] * len(equation.outvars)
 
-    def _read_scan(self, parameters: Mapping[str, Any], operands: Sequence[_Term]) -> list[_Term]:
+    def _read_scan(self, parameters: Mapping[str, Any], operands: Sequence[_IndexTerm]) -> list[_IndexTerm]:
         """Read a scan, again until no more covariates enter what it carries."""
         body, (start, count) = parameters["jaxpr"], _sizes_of_scan(parameters)
-        constants, others = operands[:start], [_unknown([operand]) for operand in operands[start:]]
+        constants, inputs = operands[:start], [_unknown([operand]) for operand in operands[start:]]
         while True:
-            results = _Reader().read(body.jaxpr, body.consts, [*constants, *others])
-            after = [_unknown(pair) for pair in zip(others[:count], results[:count], strict=True)]
-            if all(a.ranging == b.ranging for a, b in zip(after, others[:count], strict=True)):
-                results = self.read(body.jaxpr, body.consts, [*constants, *others])
-                self.find(results)
+            results = _IndexReader().read(body.jaxpr, body.consts, [*constants, *inputs])
+            after = [_unknown(pair) for pair in zip(inputs[:count], results[:count], strict=True)]
+            if all(a.ranging == b.ranging for a, b in zip(after, inputs[:count], strict=True)):
+                results = self.read(body.jaxpr, body.consts, [*constants, *inputs])
+                self.use(results)
                 return [_unknown([result]) for result in results]
-            others[:count] = after
+            inputs[:count] = after
 
-    def _looked_up(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Lookup]:
+    def _looked_up(self, equation: JaxprEqn, operands: Sequence[_IndexTerm]) -> list[_Lookup]:
         """The lookups of a gather or a slice, axis by axis."""
-        name, parameters, made = equation.primitive.name, equation.params, shaped(equation.outvars[0])
+        name, parameters, result = equation.primitive.name, equation.params, shaped(equation.outvars[0])
         if name == "gather" and not _fills(equation):
             numbers = parameters["dimension_numbers"]
-            axes, places = numbers.start_index_map, [at for at in range(made.ndim) if at not in numbers.offset_dims]
+            axes, dims = numbers.start_index_map, [at for at in range(result.ndim) if at not in numbers.offset_dims]
             indexes = _by_axis(operands[1], len(axes))
         elif name == "dynamic_slice":
-            axes, places, indexes = range(made.ndim), [], list(operands[1:])
+            axes, dims, indexes = range(result.ndim), [], list(operands[1:])
         else:
             return []
-        self.others.update(*(term.ranging for term in indexes if term.value is None))
+        self.unchecked.update(*(term.ranging for term in indexes if term.value is None))
         sizes = [shaped(equation.invars[0]).shape[axis] - parameters["slice_sizes"][axis] + 1 for axis in axes]
         return [
-            (Index(tuple(sorted(term.covariates)), size), jax.lax.broadcast_in_dim(term.value, made.shape, places))
+            (Index(tuple(sorted(term.covariates)), size), jax.lax.broadcast_in_dim(term.value, result.shape, dims))
             for term, size in zip(indexes, sizes, strict=True)
             if term.value is not None and term.covariates
         ]
 
-    def _kept(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Lookup]:
+    def _maskable(self, equation: JaxprEqn, operands: Sequence[_IndexTerm]) -> list[_Lookup]:
         """The lookups of operands whose entries may still be masked; those of other operands are noted as used."""
         name = equation.primitive.name
         if name == "select_n":
             which, *cases = operands
-            self.find([which])
-            return [kept for case, term in enumerate(cases) for kept in _chosen(which, case, term.lookups)]
+            self.use([which])
+            return [lookup for case, term in enumerate(cases) for lookup in _chosen(which, case, term.lookups)]
         if name == "convert_element_type":
             return list(operands[0].lookups)
         if name in _REARRANGING:
             rearranged = functools.partial(equation.primitive.bind, **equation.params)
             return [(index, rearranged(entries)) for index, entries in operands[0].lookups]
-        self.find(operands)
+        self.use(operands)
         return []
 
 
@@ -226,9 +228,9 @@ def _sizes_of_scan(parameters: Mapping[str, Any]) -> tuple[int, int]:
     return len(constants.vals), len(carried.vals)
 
 
-def _unknown(terms: Iterable[_Term]) -> _Term:
+def _unknown(terms: Iterable[_IndexTerm]) -> _IndexTerm:
     """A term of unknown value that depends on these."""
-    return _Term(None, ranging=frozenset().union(*(term.ranging for term in terms)))
+    return _IndexTerm(None, ranging=frozenset().union(*(term.ranging for term in terms)))
 
 
 def _fills(equation: JaxprEqn) -> bool:
@@ -237,11 +239,11 @@ def _fills(equation: JaxprEqn) -> bool:
     if fill is None or equation.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP:
         return False
     with jax.ensure_compile_time_eval():
-        of_jax = jnp.take(jnp.zeros(1, shaped(equation.invars[0]).dtype), 1)
-        return not np.array_equal(fill, of_jax, equal_nan=True)
+        default = jnp.take(jnp.zeros(1, shaped(equation.invars[0]).dtype), 1)
+        return not np.array_equal(fill, default, equal_nan=True)
 
 
-def _chosen(which: _Term, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup]:
+def _chosen(which: _IndexTerm, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup]:
     """The lookups of one case of a `select`, with the index 0 where another case is selected.
 
     A condition of unknown value that depends on covariates is trusted to mask what is outside.
@@ -251,14 +253,14 @@ def _chosen(which: _Term, case: int, lookups: Iterable[_Lookup]) -> list[_Lookup
     return [(index, jnp.where(which.value == case, entries, 0)) for index, entries in lookups]
 
 
-def _by_axis(indexes: _Term, num_axes: int) -> list[_Term]:
+def _by_axis(indexes: _IndexTerm, num_axes: int) -> list[_IndexTerm]:
     """The indexes of a gather along each of its axes."""
     is_joined = indexes.operation == "concatenate" and len(indexes.operands) == num_axes
     parts = [(term, 0) for term in indexes.operands] if is_joined else [(indexes, axis) for axis in range(num_axes)]
     return [t if t.value is None else dataclasses.replace(t, value=t.value[..., axis]) for t, axis in parts]
 
 
-def _results(equation: JaxprEqn, operands: Sequence[_Term], lookups: tuple[_Lookup, ...]) -> list[_Term]:
+def _results(equation: JaxprEqn, operands: Sequence[_IndexTerm], lookups: tuple[_Lookup, ...]) -> list[_IndexTerm]:
     """The results of an operation."""
     name, count = equation.primitive.name, len(equation.outvars)
     if name == "select_n" and _counts_from_the_end(operands):
@@ -268,12 +270,12 @@ def _results(equation: JaxprEqn, operands: Sequence[_Term], lookups: tuple[_Look
     ranging = frozenset() if is_truth else _unknown(operands).ranging
     values: list[Any] = [None] * count
     if all(operand.value is not None for operand in operands):
-        made = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
-        values = list(made) if equation.primitive.multiple_results else [made]
-    return [_Term(value, covariates, ranging, name, operands, lookups) for value in values]
+        results = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
+        values = list(results) if equation.primitive.multiple_results else [results]
+    return [_IndexTerm(value, covariates, ranging, name, operands, lookups) for value in values]
 
 
-def _value_of(equation: JaxprEqn) -> Callable[[_Term], Any]:
+def _value_of(equation: JaxprEqn) -> Callable[[_IndexTerm], Any]:
     """The function operand -> value. Whole numbers outside a narrower dtype are clipped, and do not become others."""
     dtype = shaped(equation.outvars[0]).dtype
     if equation.primitive.name != "convert_element_type" or dtype.kind not in "iu":
@@ -284,12 +286,12 @@ def _value_of(equation: JaxprEqn) -> Callable[[_Term], Any]:
 def _clipped(value: Array, limits: np.iinfo) -> Array:
     """Numbers with those outside limits at these."""
     if jnp.issubdtype(value.dtype, jnp.integer):
-        own = np.iinfo(value.dtype)
-        return jnp.clip(value, max(own.min, limits.min), min(own.max, limits.max))
+        dtype = np.iinfo(value.dtype)
+        return jnp.clip(value, max(dtype.min, limits.min), min(dtype.max, limits.max))
     return value if value.dtype == bool else jnp.clip(value, limits.min, limits.max)
 
 
-def _counts_from_the_end(operands: Sequence[_Term]) -> bool:
+def _counts_from_the_end(operands: Sequence[_IndexTerm]) -> bool:
     """Whether a `select` is the one by which JAX adds the size of an axis to negative indexes."""
     if len(operands) != 3:
         return False
