@@ -48,7 +48,7 @@ from bayesgen.program import (
 )
 from bayesgen.recognition import check_signature, continuous_label, summarize_rows
 from bayesgen.records import content_hash, fill, record
-from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked
+from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked, in_float64
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -184,6 +184,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             check_signature(function)
 
     @classmethod
+    @in_float64
     def from_model(
         cls,
         model: Callable[..., object],
@@ -231,12 +232,12 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         ({'x': array([2.])}, None)
         """
         constants = (constants,) if isinstance(constants, str) else tuple(constants)
-        with jax.enable_x64(True):
-            written = as_written(model, args, kwargs, rows, label, constants)
+        written = as_written(model, args, kwargs, rows, label, constants)
         stated = classes if classes is not None or label is None else written.num_classes.get(label)
         program = cls(written.function, label=label, classes=stated, local=written.function.local)
         return program.for_covariates(written.columns)
 
+    @in_float64
     def read(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray | None]:
         """Rows and labels, as `fit` and `predict` take them, of the arguments of the model that `from_model` was given.
 
@@ -254,8 +255,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
                 "read(...) takes the arguments of a model given to GenerativeProgram.from_model. This program takes "
                 "its rows as they are: a mapping, or a frame, with its attributes and covariates as names."
             )
-        with jax.enable_x64(True):
-            values, covariates, num_rows = self.function.read(args, kwargs)
+        values, covariates, num_rows = self.function.read(args, kwargs)
         labels = values.pop(self.label or self.response_site or "", None)
         if self.label is not None and labels is not None and self.classes != tuple(range(self.num_classes)):
             labels = self._named(labels)
@@ -329,30 +329,18 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             DataError: missing covariates, or covariates without one value a row.
         """
         program, values = self._with_covariates(n, covariates)
-        key = as_key(seed)
-        with jax.enable_x64(True):
-            known = {name: jnp.asarray(value) for name, value in (latents or {}).items()}
-            drawn = program._drawn(n, values, key, known)
-        sites = program.structure.row_sites
-        rows = {name: simulated(site, drawn[name], self.rows_first) for name, site in sites}
-        rows |= {name: np.asarray(value) for name, value in values.items()}
+        known = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
+        drawn = program._drawn(n, as_key(seed)[None], known, values)
+        rows = program._joined_rows(drawn, program.structure.row_sites, values)
         if self.label is not None:
-            rows[self.label] = category_array(self.classes)[np.asarray(drawn[self.label]).reshape(n)]
+            rows[self.label] = category_array(self.classes)[rows[self.label]]
         return rows
 
     def draw_latents(self, *, seed: Seed = 0) -> dict[str, np.ndarray]:
         """Latent site -> value: a process drawn from the program's prior."""
         size = max(1, self.num_classes)
-        with jax.enable_x64(True):
-            drawn = self._drawn(size, self.example_covariates(size), as_key(seed), {})
-        return {name: np.asarray(drawn[name]) for name in self.latents}
-
-    def _drawn(self, n: int, covariates: Mapping[str, Any], key: PRNGKeyArray, known: Arrays) -> dict[str, Array]:
-        """Site -> its value in one run of the program, with the values of some sites known."""
-        trace = sites_of(handlers.substitute(self.function_as_made, data=known), n, covariates, key)
-        row_names = (*dict(self.structure.row_deterministics), *self.row_sites)
-        names = (*self.latents, *self.structure.deterministics, *row_names)
-        return {name: trace[name]["value"] for name in names}
+        drawn = self._drawn(size, as_key(seed)[None], {}, self.example_covariates(size))
+        return {name: drawn[name][0] for name in self.latents}
 
     def simulate_many(
         self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
@@ -368,12 +356,9 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         Returns:
             Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
         """
-        program, values, drawn = self._drawn_many(n, num_worlds, covariates, as_key(seed), latents or {})
-        joined = {name: _joined(drawn[name], site) for name, site in program.structure.attributes}
-        rows = {name: simulated(site, joined[name], self.rows_first) for name, site in program.structure.attributes}
-        rows |= {name: np.concatenate([value] * num_worlds) for name, value in values.items()}
-        if self.label is not None:
-            rows[self.label] = drawn[self.label].reshape(-1)
+        program, values = self._with_covariates(n, covariates)
+        drawn = program._drawn(n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
+        rows = program._joined_rows(drawn, program.structure.attributes, values)
         return {name: drawn[name] for name in program.latents}, rows
 
     def generate(
@@ -388,7 +373,8 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             Latent or deterministic site -> (worlds, ...); sites with a value for each row, deterministic ones too ->
             (worlds, n, ...), labels as codes.
         """
-        program, _, drawn = self._drawn_many(n, num_worlds, covariates, as_key(seed), latents or {})
+        program, values = self._with_covariates(n, covariates)
+        drawn = program._drawn(n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
         positions = {name: site.position for name, site in program.structure.row_sites}
         positions |= dict(program.structure.row_deterministics)
         sites = {name: np.moveaxis(drawn[name], position + 1, 1) for name, position in positions.items()}
@@ -396,16 +382,40 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             sites[self.label] = drawn[self.label].reshape(num_worlds, n)
         return {name: value for name, value in drawn.items() if name not in sites}, sites
 
-    def _drawn_many(
-        self, n: int, num_worlds: int, covariates: Mapping[str, Any], key: PRNGKeyArray, latents: Mapping[str, Any]
-    ) -> tuple["GenerativeProgram", dict[str, Any], dict[str, np.ndarray]]:
-        """The program of the covariates, their values, and site -> its values in all worlds."""
-        program, values = self._with_covariates(n, covariates)
-        with jax.enable_x64(True):
-            known = {name: np.asarray(value) for name, value in latents.items()}
-            keys = jax.random.split(key, num_worlds)
-            drawn = _worlds(program, keys, known, n=n, covariates=_Covariates.of(values))
-        return program, values, {name: np.asarray(value) for name, value in drawn.items()}
+    @in_float64
+    def _drawn(
+        self, n: int, keys: PRNGKeyArray, latents: Mapping[str, Any], covariates: Mapping[str, Any]
+    ) -> dict[str, Shaped[np.ndarray, "worlds ..."]]:
+        """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
+
+        Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again.
+        """
+        latents = {name: np.asarray(value) for name, value in latents.items()}
+        if covariates and len(keys) == 1:
+            known = {name: jnp.asarray(value[0]) for name, value in latents.items()}
+            world = self._world(n, keys[0], known, covariates)
+            drawn = {name: value[None] for name, value in world.items()}
+        else:
+            drawn = _worlds(self, keys, latents, n=n, covariates=_Covariates.of(covariates))
+        return {name: np.asarray(value) for name, value in drawn.items()}
+
+    def _world(self, n: int, key: PRNGKeyArray, latents: Arrays, covariates: Mapping[str, Any]) -> dict[str, Array]:
+        """Site -> its value in one run of the program."""
+        trace = sites_of(handlers.substitute(self.function_as_made, data=latents), n, covariates, key)
+        row_names = (*dict(self.structure.row_deterministics), *self.row_sites)
+        names = (*self.latents, *self.structure.deterministics, *row_names)
+        return {name: trace[name]["value"] for name in names}
+
+    def _joined_rows(
+        self, drawn: Mapping[str, np.ndarray], sites: Iterable[tuple[str, Site]], covariates: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Site or covariate -> the rows of all worlds, one world after another; labels as codes."""
+        rows = {name: simulated(site, _joined(drawn[name], site), self.rows_first) for name, site in sites}
+        num_worlds = len(next(iter(drawn.values())))
+        rows |= {name: np.concatenate([value] * num_worlds) for name, value in covariates.items()}
+        if self.label is not None:
+            rows[self.label] = drawn[self.label].reshape(-1)
+        return rows
 
     def _with_covariates(self, n: int, covariates: Mapping[str, Any]) -> tuple["GenerativeProgram", dict[str, Any]]:
         """The program of covariates of n rows, and their values.
@@ -425,6 +435,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         program.check_indexes(values)
         return program, values
 
+    @in_float64
     def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
         """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
 
@@ -436,8 +447,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             return {name: sites[name]["fn"] for name in self.attributes}
 
         known = self._complete(latents)
-        with jax.enable_x64(True):
-            return Traced.of(distributions, known)(known)
+        return Traced.of(distributions, known)(known)
 
     def log_joint(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).
@@ -453,6 +463,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             raise DataError("log_joint takes y for a continuous label alone: its table has all classes.")
         return program_table(program, program._complete(latents), rows)
 
+    @in_float64
     def log_density(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> float:
         """Log joint density of latents and data: log p(latents) + log p(X, y | latents).
 
@@ -461,9 +472,8 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         program, rows = self._read_with(X, y)
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
-        with jax.enable_x64(True):
-            statistics = summarize_rows(program, program.introspection, rows).padded()
-            return float(log_density_of_sites(program, program._complete(latents), statistics))
+        statistics = summarize_rows(program, program.introspection, rows).padded()
+        return float(log_density_of_sites(program, program._complete(latents), statistics))
 
     def _read_with(self, X: Data, y: Values | None) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
@@ -606,7 +616,7 @@ def _worlds(
     program: GenerativeProgram, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates
 ) -> dict[str, Array]:
     """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
-    return jax.vmap(lambda key, known: program._drawn(n, covariates.values, key, known))(keys, latents)
+    return jax.vmap(lambda key, known: program._world(n, key, known, covariates.values))(keys, latents)
 
 
 def _joined(values: Shaped[np.ndarray, "worlds ..."], site: Site) -> Shaped[np.ndarray, "..."]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.records import record, static
-from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, over_chunks, placed
+from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, in_float64, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -47,11 +47,11 @@ def sites_with_states(program: Program) -> tuple[str, ...]:
     return tuple(name for name, likelihood in program.plan.compressed if isinstance(likelihood, StatesLikelihood))
 
 
+@in_float64
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
     """(K, T, S): classes, time steps and states of a site."""
     some = rows.take(slice(0, 1))
-    with jax.enable_x64(True):
-        _, *shape = _smoothing.shapes(program, known_latents(program, latents), some, site=site).shape
+    _, *shape = _smoothing.shapes(program, known_latents(program, latents), some, site=site).shape
     num_classes, num_steps, num_states = shape
     return num_classes, num_steps, num_states
 
@@ -276,6 +276,7 @@ def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: i
 Axis = tuple[str, int]
 
 
+@in_float64
 def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str, int], rows: Rows, site: str) -> bool:
     """Whether prior and likelihood are invariant under permutations of the states of a site.
 
@@ -303,8 +304,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
     choices = np.array(list(itertools.product((False, True), repeat=len(axes))), bool)
     swapped, moved = np.arange(num_states), np.roll(np.arange(num_states), 1)
     swapped[:2] = [1, 0]
-    with jax.enable_x64(True):
-        is_same = [_is_same(program, known, some, choices, order, axes=axes, site=site) for order in (swapped, moved)]
+    is_same = [_is_same(program, known, some, choices, order, axes=axes, site=site) for order in (swapped, moved)]
     return bool(np.all(is_same, axis=0).any())
 
 

@@ -18,6 +18,7 @@ from bayesgen.runtime import (
     LEAST_ROWS,
     TABLE_CELLS,
     OwnedJit,
+    in_float64,
     in_threads,
     over_chunks,
     pad,
@@ -388,10 +389,10 @@ def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:
 # Many processes: log prior densities and log probabilities of rows by site, whole in memory.
 
 
+@in_float64
 def log_priors(program: Program, latents: Arrays) -> dict[str, Float[np.ndarray, " draws"]]:
     """Log prior density of each latent site, and of factors, under each draw; latents have one leading axis."""
-    with jax.enable_x64(True):
-        found = _log_priors.by_numpy(program, {name: np.asarray(latents[name]) for name in program.latents})
+    found = _log_priors.by_numpy(program, {name: np.asarray(latents[name]) for name in program.latents})
     return {name: np.asarray(value) for name, value in found.items()}
 
 
@@ -400,6 +401,7 @@ def _log_priors(program: Program, latents: Arrays) -> dict[str, Float[Array, " d
     return jax.vmap(lambda draw: evaluate_classes(program, draw).log_priors)(latents)
 
 
+@in_float64
 def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str, Float[np.ndarray, "draws n"]]:
     """Log probability of the observed cells of each site of rows, and of their label, under each draw.
 
@@ -411,12 +413,12 @@ def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str
     num_draws = len(next(iter(latents.values()), ()))
     size = padded_size(max(1, int(TABLE_CELLS / max(1.0, num_draws * rows.cells_per_row)) // 2))
     known = dataclasses.replace(rows, labels=np.asarray(rows.codes), weights=None)
-    with jax.enable_x64(True):
-        draws = {name: np.asarray(latents[name]) for name in program.latents}
-        found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, size)
+    draws = {name: np.asarray(latents[name]) for name in program.latents}
+    found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, size)
     return {name: value.T for name, value in found.items()}
 
 
+@in_float64
 def row_statistics(
     program: Program, names: tuple[str, ...], draws: Arrays, rows: Rows
 ) -> dict[str, Float[np.ndarray, "draws ..."]]:
@@ -430,10 +432,9 @@ def row_statistics(
     """
     num_draws = len(next(iter(draws.values())))
     size = padded_size(max(1, CACHED_CELLS // max(1, int(rows.num_rows * rows.cells_per_row))))
-    with jax.enable_x64(True):
-        return over_chunks(
-            lambda part: _row_statistics(program, part, rows, names=names), dict(draws), num_draws, min(size, num_draws)
-        )
+    return over_chunks(
+        lambda part: _row_statistics(program, part, rows, names=names), dict(draws), num_draws, min(size, num_draws)
+    )
 
 
 @functools.partial(OwnedJit, static_argnames="names")

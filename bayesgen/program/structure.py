@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Covariate, Rows
+from bayesgen.runtime import in_float64
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
@@ -398,13 +398,13 @@ class Program(abc.ABC):
         return _converted(parameters, sites)
 
 
+@in_float64
 def _converted(values: Arrays, table: Mapping[str, list[tuple[str, Transform]]]) -> dict[str, np.ndarray]:
     converted = {}
-    with jax.enable_x64(True):
-        for name, value in values.items():
-            for new_name, transform in table.get(name, [(name, None)]):
-                if transform is None:
-                    converted[new_name] = np.asarray(value)
-                elif new_name not in values:  # deterministic sites need no transforming
-                    converted[new_name] = np.asarray(transform(np.asarray(value)))
+    for name, value in values.items():
+        for new_name, transform in table.get(name, [(name, None)]):
+            if transform is None:
+                converted[new_name] = np.asarray(value)
+            elif new_name not in values:  # deterministic sites need no transforming
+                converted[new_name] = np.asarray(transform(np.asarray(value)))
     return converted

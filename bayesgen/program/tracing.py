@@ -1,18 +1,16 @@
 """Running a program to see its sites: the one place where NumPyro's handlers are entered.
 
-NumPyro keeps the entered handlers on one stack for the whole process. Programs of bayesgen run one after another, each
-on a stack of its own: no other thread sees its handlers, and it sees none of theirs. Compiled functions do not run
-programs, and need not wait.
+NumPyro keeps the handlers that are entered on one stack for the whole process. Programs of bayesgen therefore run one
+after another, and do not see handlers entered around them. Plain NumPyro in another thread at the same time shares the
+stack, as it does without bayesgen. Compiled functions run no programs, and need not wait.
 """
 
-import contextlib
-import importlib
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy
@@ -27,11 +25,6 @@ from bayesgen.typing import Array, PRNGKeyArray
 from .messages import Message, Trace, check_statement, is_deterministic, is_drawn, is_sample
 
 _RUNNING = threading.RLock()  # may be taken again by the thread that has it: a program may look at another one
-# the modules of NumPyro that hold the stack by name
-_HOLDERS = [
-    importlib.import_module(f"numpyro.{name}")
-    for name in ("primitives", "handlers", "contrib.control_flow.cond", "contrib.control_flow.scan")
-]
 _LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (jax, numpyro, numpy))
 _BAYESGEN = f"{Path(__file__).parents[1]}{os.sep}"
 # the methods by which `if y:` and `float(y)` convert an array to a truth value or a number
@@ -61,7 +54,7 @@ def sites_of(
     program = handlers.substitute(
         handlers.seed(function, key), substitute_fn=lambda message: choose(message) if is_drawn(message) else None
     )
-    with _RUNNING, _stack_of_its_own():
+    with _RUNNING, handlers.block():
         try:
             return handlers.trace(_Checked(program)).get_trace(size, **covariates)
         except jax.errors.NonConcreteBooleanIndexError as error:
@@ -97,50 +90,6 @@ class _Checked(Messenger):
             self.names.add(msg["name"])
 
 
-class _StackOfThread(MutableSequence[Messenger]):
-    """A stack of handlers for one thread; other threads see the stack that it replaces."""
-
-    def __init__(self, before: MutableSequence[Messenger]) -> None:
-        self.thread, self.before = threading.get_ident(), before
-        self.inside: list[Messenger] = []
-
-    @property
-    def _of_this_thread(self) -> MutableSequence[Messenger]:
-        return self.inside if threading.get_ident() == self.thread else self.before
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._of_this_thread[index]
-
-    def __setitem__(self, index: Any, handler: Any) -> None:
-        self._of_this_thread[index] = handler
-
-    def __delitem__(self, index: int | slice) -> None:
-        del self._of_this_thread[index]
-
-    def __len__(self) -> int:
-        return len(self._of_this_thread)
-
-    def insert(self, index: int, handler: Messenger) -> None:
-        """Insert for this thread."""
-        self._of_this_thread.insert(index, handler)
-
-
-@contextlib.contextmanager
-def _stack_of_its_own() -> Iterator[None]:
-    before = numpyro.primitives._PYRO_STACK
-    stack = _StackOfThread(before)
-    try:
-        _put(stack)
-        yield
-    finally:
-        _put(before)
-
-
-def _put(stack: MutableSequence[Messenger]) -> None:
-    for module in _HOLDERS:
-        setattr(module, "_PYRO_STACK", stack)  # noqa: B010, which type checkers do not know
-
-
 def _comes_of_conversion(error: Exception) -> bool:
     """Whether an error came from converting a traced array to a truth value or a number."""
     return any(frame.f_code in _CONVERSIONS for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -149,8 +98,8 @@ def _comes_of_conversion(error: Exception) -> bool:
 def _where(error: Exception) -> str:
     """The line of the program that raised an error, if it is known."""
     frames = traceback.extract_tb(error.__traceback__)
-    of_program = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, _BAYESGEN))]
-    if not of_program:
+    program_frames = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, _BAYESGEN))]
+    if not program_frames:
         return ""
-    last = of_program[-1]
+    last = program_frames[-1]
     return f" (line {last.lineno} of {last.name}: {last.line})"

@@ -27,7 +27,7 @@ from bayesgen.program import (
     run_abstractly,
     samples,
 )
-from bayesgen.runtime import Traced
+from bayesgen.runtime import Traced, in_float64
 from bayesgen.statistics import SequenceDistribution, innermost, whole_axes
 
 from .conventions import check_label, check_local, check_signature, check_sites, is_of_classes, value_range
@@ -153,34 +153,32 @@ def _refusal(program: Program, message: str) -> BayesgenError:
     )
 
 
+@in_float64
 def continuous_label(program: Program, label: str, stated: bool | None) -> str | None:
     """The label site where its values are real numbers, or counts, or None where they are classes.
 
     Raises:
         ModelError: a site that is not what was stated of it, or not one number a row.
     """
-    with jax.enable_x64(True):
-        check_signature(program.function)
-        message = samples(_run(program, _sizes(program)[0])[0]).get(label)
-        if message is None or (message["support"].is_discrete and (stated is not None or is_of_classes(message))):
-            if stated:
-                found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
-                raise ModelError(
-                    f"continuous=True says that the label {label!r} is continuous, and the program {found}."
-                )
-            return None
-        if stated is False:
-            raise ModelError(
-                f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
-                f"{_kind(message)}."
-            )
-        site = program.structure.attribute.get(label)
-        if site is None or site.row_shape:
-            raise ModelError(
-                f"The label {label!r} without classes has to be one number for each row: sample it in the plate of the "
-                "rows alone, and without to_event."
-            )
-        return label
+    check_signature(program.function)
+    message = samples(_run(program, _sizes(program)[0])[0]).get(label)
+    if message is None or (message["support"].is_discrete and (stated is not None or is_of_classes(message))):
+        if stated:
+            found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
+            raise ModelError(f"continuous=True says that the label {label!r} is continuous, and the program {found}.")
+        return None
+    if stated is False:
+        raise ModelError(
+            f"continuous=False says that the label {label!r} is one of classes, and the program samples it from "
+            f"{_kind(message)}."
+        )
+    site = program.structure.attribute.get(label)
+    if site is None or site.row_shape:
+        raise ModelError(
+            f"The label {label!r} without classes has to be one number for each row: sample it in the plate of the "
+            "rows alone, and without to_event."
+        )
+    return label
 
 
 def _kind(message: Message) -> str:

@@ -18,7 +18,7 @@ from jax.extend.core import JaxprEqn
 
 from bayesgen.errors import DataError
 from bayesgen.program import Arrays
-from bayesgen.runtime import CACHE_ROWS, Interpreter, Traced, Variable, inner_jaxprs, over_chunks
+from bayesgen.runtime import CACHE_ROWS, Interpreter, Traced, Variable, in_float64, inner_jaxprs, over_chunks
 from bayesgen.typing import Array, Int
 
 from .traces import Traces, shaped
@@ -55,6 +55,7 @@ class CovariateIndexes:
         self.checked = tuple(index for index, _ in readers[0].used.values())
         self.unchecked = sorted(name for name in readers[0].unchecked if self._columns[name].dtype.kind in "iu")
 
+    @in_float64
     def check(self, covariates: Arrays) -> None:
         """Refuse covariates that make an index lie outside its axis.
 
@@ -64,8 +65,7 @@ class CovariateIndexes:
         num_rows = min(map(len, covariates.values()), default=0)
         if not num_rows or not self.checked:
             return
-        with jax.enable_x64(True):
-            entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, least=CACHE_ROWS)
+        entries = over_chunks(self._entries, covariates, num_rows, CACHE_ROWS, least=CACHE_ROWS)
         for index, (lowest, highest) in zip(self.checked, entries, strict=True):
             wrong = (lowest < 0) | (highest >= index.size)
             if wrong.any():

@@ -13,7 +13,7 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import Rows
 from bayesgen.errors import ModelError
 from bayesgen.program import BLOCK, Arrays, Means, Plan, Program, Structure, arbitrary_numbers
-from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, over_chunks
+from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, in_float64, over_chunks
 from bayesgen.statistics import NormalLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -33,38 +33,38 @@ class Introspection:
         structure: its sites.
     """
 
+    @in_float64
     def __init__(self, program: Program) -> None:
-        with jax.enable_x64(True):
-            self._discovery = discovery = discover(program)
+        self._discovery = discovery = discover(program)
         self.structure: Structure = discovery.structure
         self._traces = Traces(program.replace(structure=self.structure), discovery.values, discovery.num_rows)
 
     @functools.cached_property
+    @in_float64
     def _recognition(self) -> Recognition:
-        with jax.enable_x64(True):
-            return Recognition(self._traces)
+        return Recognition(self._traces)
 
     @property
     def plan(self) -> Plan:
         """Which attribute sites are compressed into sufficient statistics, and why the others are not."""
         return self._recognition.plan
 
+    @in_float64
     def check_row_count(self, size: int) -> None:
         """Refuse a program that is another one at this number of rows, or whose rows depend on their position."""
-        with jax.enable_x64(True):
-            self._recognition.check_row_count(size)
+        self._recognition.check_row_count(size)
 
     @functools.cached_property
+    @in_float64
     def class_axes(self) -> dict[str, int]:
         """Latent or deterministic site with an entry for each class -> its class axis."""
-        with jax.enable_x64(True):
-            return find_class_axes(self._traces)
+        return find_class_axes(self._traces)
 
     @functools.cached_property
+    @in_float64
     def indexes(self) -> CovariateIndexes:
         """The indexes that depend on covariates."""
-        with jax.enable_x64(True):
-            return CovariateIndexes(self._traces)
+        return CovariateIndexes(self._traces)
 
     # --- supports -----------------------------------------------------------------------------------------------
 
@@ -95,14 +95,14 @@ class Introspection:
         return {name: support for name, support in supports.items() if _is_number_everywhere(support)}
 
     @functools.cached_property
+    @in_float64
     def inputs_of_supports(self) -> dict[str, frozenset[str]]:
         """Attribute -> what enters the bounds of its support: nothing, where they are the same for every row.
 
         Sequences, all real numbers, and supports that depend on latents are left out.
         """
         latents = {LATENTS, *(LOCAL + name for name, _ in self.structure.local)}
-        with jax.enable_x64(True):
-            sources = self._traces.sources.supports
+        sources = self._traces.sources.supports
         inputs = {
             name: frozenset().union(*jax.tree.leaves(sources[name]))
             for name, site in self.structure.attributes
@@ -116,18 +116,18 @@ class Introspection:
         return any(CODES in inputs for inputs in self.inputs_of_supports.values())
 
     @property
+    @in_float64
     def attributes_depend_on_latents(self) -> bool:
         """Whether what sets the classes apart has to be learned; else only how probable they are."""
-        with jax.enable_x64(True):
-            log_probs = self._traces.sources.log_probs
+        log_probs = self._traces.sources.log_probs
         return any(LATENTS in inputs for name, inputs in log_probs.items() if name != self._traces.program.label)
 
     @functools.cached_property
+    @in_float64
     def _fixed_supports(self) -> dict[str, Constraint]:
         """Attribute -> its support, where it is the same for every row; bounds have one row."""
         names = [name for name, inputs in self.inputs_of_supports.items() if not inputs]
-        with jax.enable_x64(True):
-            supports = self._traces.outputs_at_classes(lambda outputs: {name: outputs.supports[name] for name in names})
+        supports = self._traces.outputs_at_classes(lambda outputs: {name: outputs.supports[name] for name in names})
         return jax.tree.map(lambda bound: bound[0, :1], supports)
 
     # --- what does not depend on latents, in rows of data ---------------------------------------------------------
@@ -146,10 +146,11 @@ class Introspection:
         return self._at_rows(lambda outputs: {name: outputs.row_parameters[name] for name in names}, rows, rows.codes)
 
     @functools.cached_property
+    @in_float64
     def _at_chunk(self) -> ProgramTrace:
-        with jax.enable_x64(True):
-            return self._traces.at(CACHE_ROWS, ())
+        return self._traces.at(CACHE_ROWS, ())
 
+    @in_float64
     def separable_means(self, name: str, num_rows: int) -> Means | None:
         """Means of a normal site of so many rows; None where these do not decide its distribution.
 
@@ -160,8 +161,7 @@ class Introspection:
             return None
         mean, traced, compiled = self._separable[name]
         function = traced if num_rows < COMPILED_FROM * CACHE_ROWS else compiled
-        with jax.enable_x64(True):
-            latents = self._traces.draw(arbitrary_numbers(1)).latents
+        latents = self._traces.draw(arbitrary_numbers(1)).latents
 
         def means_at(draws: Float[np.ndarray, "blocks draws"], *rows: Any) -> Float[np.ndarray, "n draws ..."]:
             return np.moveaxis(np.concatenate([function(block, *rows) for block in draws]), 0, 1)
@@ -176,43 +176,43 @@ class Introspection:
         return Means(at_arbitrary, lambda rows: self._over_rows(at_few_latents, rows, rows.codes))
 
     @functools.cached_property
+    @in_float64
     def _separable(self) -> dict[str, tuple[Traced, Traced, Callable[..., Any]]]:
         """Site -> its means, and its separable means, evaluated by NumPy, and compiled."""
         separable_sites: dict[str, tuple[Traced, Traced, Callable[..., Any]]] = {}
-        with jax.enable_x64(True):
-            classes, sources, traces = self._traces.classes, self._traces.sources.likelihood_parameters, self._traces
-            for name in set(self.plan.rowwise) & classes.likelihoods.keys() - classes.unsummarized.keys():
-                (parameters, mask), factor = sources[name]
-                if mask is not None or classes.likelihoods[name] != NormalLikelihood():
-                    continue
-                if not frozenset().union(*jax.tree.leaves((parameters["scale"], factor))) <= {LATENTS}:
-                    continue
-                by_site: Any = self._at_chunk.function.only(operator.attrgetter("likelihood_parameters"))
-                mean = by_site.only(operator.itemgetter(name)).only(lambda parameters: parameters[0][0]["loc"])
-                latents, rows = traces.draw(arbitrary_numbers(0)).latents, traces.zeros(CACHE_ROWS)
-                covariates = arbitrary_covariates(traces.program, CACHE_ROWS)
-                traced = separable(mean, latents, rows, np.zeros(CACHE_ROWS, int), covariates)
-                if traced is not None:
-                    separable_sites[name] = mean, traced, jax.jit(traced.traceably)
+        classes, sources, traces = self._traces.classes, self._traces.sources.likelihood_parameters, self._traces
+        for name in set(self.plan.rowwise) & classes.likelihoods.keys() - classes.unsummarized.keys():
+            (parameters, mask), factor = sources[name]
+            if mask is not None or classes.likelihoods[name] != NormalLikelihood():
+                continue
+            if not frozenset().union(*jax.tree.leaves((parameters["scale"], factor))) <= {LATENTS}:
+                continue
+            by_site: Any = self._at_chunk.function.only(operator.attrgetter("likelihood_parameters"))
+            mean = by_site.only(operator.itemgetter(name)).only(lambda parameters: parameters[0][0]["loc"])
+            latents, rows = traces.draw(arbitrary_numbers(0)).latents, traces.zeros(CACHE_ROWS)
+            covariates = arbitrary_covariates(traces.program, CACHE_ROWS)
+            traced = separable(mean, latents, rows, np.zeros(CACHE_ROWS, int), covariates)
+            if traced is not None:
+                separable_sites[name] = mean, traced, jax.jit(traced.traceably)
         return separable_sites
 
+    @in_float64
     def _at_rows(self, choose: Callable[[TraceOutputs], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
-        with jax.enable_x64(True):
-            function, latents = self._at_chunk.function.only(choose), self._traces.draw(arbitrary_numbers(0)).latents
+        function, latents = self._at_chunk.function.only(choose), self._traces.draw(arbitrary_numbers(0)).latents
         return self._over_rows(functools.partial(function, latents), rows, codes)
 
+    @in_float64
     def _over_rows(self, function: Callable[..., Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
         """A function of attributes, codes and covariates at rows, chunk by chunk."""
-        with jax.enable_x64(True):
-            unused = self._traces.zeros(CACHE_ROWS)
+        unused = self._traces.zeros(CACHE_ROWS)
 
-            def at_chunk(chunk: Any) -> Any:
-                values, codes, covariates = chunk
-                return function(unused | values, codes, covariates)
+        def at_chunk(chunk: Any) -> Any:
+            values, codes, covariates = chunk
+            return function(unused | values, codes, covariates)
 
-            parents = {name for _, attributes in self.plan.dependences for name in attributes}
-            chunks = {name: rows.values[name] for name in parents}, codes, rows.covariates
-            return over_chunks(at_chunk, chunks, rows.num_rows, CACHE_ROWS, least=CACHE_ROWS)
+        parents = {name for _, attributes in self.plan.dependences for name in attributes}
+        chunks = {name: rows.values[name] for name in parents}, codes, rows.covariates
+        return over_chunks(at_chunk, chunks, rows.num_rows, CACHE_ROWS, least=CACHE_ROWS)
 
 
 def _is_number_everywhere(support: Constraint) -> bool:

@@ -11,12 +11,14 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import PADDING, Rows
 from bayesgen.errors import DataError
 from bayesgen.program import Program, Site
+from bayesgen.runtime import in_float64
 from bayesgen.statistics import SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Shaped
 
 from .introspection import Introspection
 
 
+@in_float64
 def check_values(program: Program, known: Introspection, rows: Rows) -> None:
     """Refuse values outside the support of their site: fractions of counts, more successes than trials.
 
@@ -33,11 +35,11 @@ def check_values(program: Program, known: Introspection, rows: Rows) -> None:
     labels = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
     num_classes = program.num_classes if known.supports_depend_on_class and (labels < 0).any() else 1
     supports = [known.supports_by_row(rows, np.where(labels < 0, index, labels)) for index in range(num_classes)]
-    with jax.enable_x64(True):
-        for name in known.inputs_of_supports:
-            _check_bounds(name, rows, [of_class[name] for of_class in supports])
+    for name in known.inputs_of_supports:
+        _check_bounds(name, rows, [of_class[name] for of_class in supports])
 
 
+@in_float64
 def check_sequences(
     name: str,
     site: Site,
@@ -62,12 +64,11 @@ def check_sequences(
     observed = None if observed is None else np.asarray(observed)
     if not of_symbols and observed is not None:
         values = np.where(observed, values, np.nan)
-    with jax.enable_x64(True):
-        _refuse_step(name, values, axis, ~np.asarray(support(np.expand_dims(values, axis + 1))), str(support))
-        if not of_symbols or values.shape[axis] < 2:
-            return
-        pairs = np.stack([values[..., :-1], values[..., 1:]], -1)
-        broken = ~np.asarray(support(pairs))
+    _refuse_step(name, values, axis, ~np.asarray(support(np.expand_dims(values, axis + 1))), str(support))
+    if not of_symbols or values.shape[axis] < 2:
+        return
+    pairs = np.stack([values[..., :-1], values[..., 1:]], -1)
+    broken = ~np.asarray(support(pairs))
     if observed is not None:
         broken &= observed[..., :-1] & observed[..., 1:]
     _refuse_step(name, values, axis, broken, f"{PADDING} stands past the end of a sequence, and nothing else does")

@@ -19,7 +19,7 @@ from .chunking import (
     table_chunks,
 )
 from .compilation import OwnedJit, Traced, compiled
-from .devices import beyond_memory, check_not_forked, devices_in_use, divided, placed, requested, used
+from .devices import beyond_memory, check_not_forked, devices_in_use, divided, in_float64, placed, requested, used
 from .jaxprs import Interpreter, Variable, inner_jaxprs, needed_equations
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
@@ -68,6 +68,7 @@ __all__ = [
     "even_chunks",
     "generator",
     "in_batches",
+    "in_float64",
     "in_threads",
     "inner_jaxprs",
     "interruptibly",

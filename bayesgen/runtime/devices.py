@@ -8,6 +8,7 @@ in float64. So steps of `GPU_WORK` multiplications or more run on a GPU. Closed 
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
@@ -102,6 +103,17 @@ def placed(work: float) -> Iterator[jax.Device]:
     # one name for the CPU everywhere: functions are compiled again for another
     with jax.default_device(_home() if name == "cpu" == device.platform else device):
         yield device
+
+
+def in_float64(function: Callable[P, Result]) -> Callable[P, Result]:
+    """The function, run with JAX in double precision."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def carrying(function: Callable[P, Result]) -> Callable[P, Result]:

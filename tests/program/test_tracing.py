@@ -149,41 +149,6 @@ def test_what_is_compiled_waits_for_no_program():
             leave.set()
 
 
-def test_handlers_of_another_thread_are_neither_seen_nor_used():
-    """A thread that stays within handlers of its own: its trace holds its own sites, and bayesgen's programs none."""
-    holds, leave = threading.Event(), threading.Event()
-
-    def hold():
-        with numpyro.handlers.trace() as trace, numpyro.handlers.seed(rng_seed=0), numpyro.plate("others", 5):
-            numpyro.sample("first", dist.Normal())
-            holds.set()
-            assert leave.wait(60)
-            numpyro.sample("last", dist.Normal())
-        return list(trace)
-
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(hold)
-        assert holds.wait(60)
-        found = every_answer(heights, HEIGHTS, 1)
-        inside, proceed = threading.Event(), threading.Event()
-
-        def pausing(n):
-            inside.set()
-            assert proceed.wait(60)
-            heights(n)
-
-        with ThreadPoolExecutor(1) as second:  # the handlers are left, too, while a program runs
-            program = second.submit(lambda: bg.GenerativeProgram(pausing, classes=2))
-            assert inside.wait(60)
-            leave.set()
-            assert other.result(timeout=60) == ["others", "first", "last"]
-            proceed.set()
-            assert program.result(timeout=60).attributes == ("height",)
-    for one, two in zip(alone(heights), found, strict=True):
-        np.testing.assert_array_equal(one, two)
-    assert not numpyro.primitives._PYRO_STACK
-
-
 def test_handlers_around_a_fit_are_not_used():
     with numpyro.handlers.trace() as trace, numpyro.handlers.condition(data={"mean": jnp.zeros(2)}):
         fit = bg.fit(bg.GenerativeProgram(heights, classes=2), HEIGHTS, CODES, method=bg.MAP(num_starts=1))
