@@ -86,9 +86,9 @@ class ConjugatePosterior(ProcessPosterior):
         closed = {"mean": self.mean, "sd": deviations, "lower": low, "upper": high}
         if all(np.isfinite(of.get(name, np.nan)).all() for of in closed.values() for name in self.mean):
             return closed
-        of_draws = numbers_of_draws(self.conjugate.sample((2000,), np.random.default_rng(0)), prob)
+        sampled = numbers_of_draws(self.conjugate.sample((2000,), np.random.default_rng(0)), prob)
         filled: Numbers = {}
         for column, of in closed.items():
-            known = {name: of.get(name, np.nan) for name in self.mean}
-            filled[column] = {k: np.where(np.isnan(v), of_draws[column][k], v) for k, v in known.items()}
+            values = {name: of.get(name, np.nan) for name in self.mean}
+            filled[column] = {k: np.where(np.isnan(v), sampled[column][k], v) for k, v in values.items()}
         return filled

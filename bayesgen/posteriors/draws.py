@@ -75,8 +75,8 @@ def reordered(
         orders: of the components.
         axis: of the components, among those of one draw.
     """
-    places = np.expand_dims(orders, tuple(place for place in range(2, values.ndim) if place != axis + 2))
-    return np.take_along_axis(values, places, axis=axis + 2)
+    indices = np.expand_dims(orders, tuple(place for place in range(2, values.ndim) if place != axis + 2))
+    return np.take_along_axis(values, indices, axis=axis + 2)
 
 
 # Diagnostics of draws of a mixture that are invariant under permutations of its components.
@@ -124,10 +124,10 @@ def label_invariants(
     """
     log_marginal = scipy.special.logsumexp(log_joint, axis=2)
     responsibilities = np.exp(log_joint - log_marginal[..., None])
-    one, other = responsibilities[:, pairs[:, 0]], responsibilities[:, pairs[:, 1]]
+    first, second = responsibilities[:, pairs[:, 0]], responsibilities[:, pairs[:, 1]]
     by_draw = {
         "log density of rows": log_marginal @ weights,
-        "rows in one component": (one * other).sum(axis=2),
+        "rows in one component": (first * second).sum(axis=2),
         "shares of components": -np.sort(-np.einsum("snk,n->sk", responsibilities, weights / weights.sum()), axis=1),
     }
     shape = (num_chains, len(log_joint) // num_chains)
@@ -157,14 +157,14 @@ class Entries:
     """Diagnostics of all entries of parameters that vary.
 
     Attributes:
-        places: (site, index) of each.
+        locations: (site, index) of each.
         draws: the draws of each.
         rhats: rank-normalised split R-hat; NaN for one chain.
         sizes: bulk effective sample sizes.
         entry_of: site -> the entry that each of its numbers is equal to, -1 for those that are left out.
     """
 
-    places: list[Place]
+    locations: list[Place]
     draws: Float[np.ndarray, "entries chains draws"]
     rhats: Float[np.ndarray, " entries"]
     sizes: Float[np.ndarray, " entries"]
@@ -181,7 +181,7 @@ class Entries:
         Constant entries (a corner of a Cholesky factor) and those with draws that are not finite are left out, and of
         duplicates (the halves of a covariance) all but one.
         """
-        places: list[Place] = []
+        locations: list[Place] = []
         parts, entry_of = [], {}
         for name, value in values.items():
             flat = np.asarray(value).reshape(*value.shape[:2], -1)
@@ -191,14 +191,14 @@ class Entries:
             if len(moving):
                 _, first, copy_of = np.unique(few, axis=1, return_index=True, return_inverse=True)
                 order = np.argsort(first)
-                entries[moving] = len(places) + np.argsort(order)[np.ravel(copy_of)]
+                entries[moving] = len(locations) + np.argsort(order)[np.ravel(copy_of)]
                 moving = moving[first[order]]
             entry_of[name] = entries.reshape(value.shape[2:])
-            places += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
+            locations += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
             parts.append(flat[:, :, moving])
         draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
         rhats, sizes = rhats_and_sizes(draws)
-        return cls(places, draws, rhats if draws.shape[1] > 1 else np.full(len(draws), np.nan), sizes, entry_of)
+        return cls(locations, draws, rhats if draws.shape[1] > 1 else np.full(len(draws), np.nan), sizes, entry_of)
 
     @property
     def columns(self) -> dict[str, Float[np.ndarray, " entries"]]:
@@ -262,14 +262,14 @@ def convergence_problems(
     if disagreeing.any():
         worst = int(np.argmax(np.where(disagreeing, entries.rhats, -np.inf)))
         messages.append(
-            f"R-hat is {entries.rhats[worst]:.3f} for {name_of(*entries.places[worst])} (more than {MAX_RHAT}, and "
+            f"R-hat is {entries.rhats[worst]:.3f} for {name_of(*entries.locations[worst])} (more than {MAX_RHAT}, and "
             f"than chance, for {_count(disagreeing)}): the chains disagree; {if_disagreeing or MORE_DRAWS}"
         )
     if short.any():
         worst = int(np.nanargmin(entries.sizes))
         messages.append(
             f"the smallest bulk effective sample size is {entries.sizes[worst]:.0f}, of "
-            f"{name_of(*entries.places[worst])} (less than {MIN_ESS_PER_CHAIN} a chain for {_count(short)}): raise "
+            f"{name_of(*entries.locations[worst])} (less than {MIN_ESS_PER_CHAIN} a chain for {_count(short)}): raise "
             "num_samples"
         )
     return messages
@@ -322,10 +322,10 @@ def entry_names(coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence
     return name_of
 
 
-def warn_of_convergence(found: Sequence[str], method: str = "NUTS") -> None:
+def warn_of_convergence(problems: Sequence[str], method: str = "NUTS") -> None:
     """Warn of all problems of the draws by a method at once."""
-    if found:
-        warn(f"{method}: " + "; ".join(found) + ".", ConvergenceWarning)
+    if problems:
+        warn(f"{method}: " + "; ".join(problems) + ".", ConvergenceWarning)
 
 
 CHOLESKY = tuple(
@@ -423,10 +423,10 @@ class Draws(ProcessPosterior):
 
     def numbers(self, prob: float) -> Numbers:
         """Means, and R-hat and bulk ESS where chains are long enough for them."""
-        found = numbers_of_draws(chains_joined(self.values), prob)
+        numbers = numbers_of_draws(chains_joined(self.values), prob)
         if self.entries is not None and self.is_identified:
-            found |= {name: self.entries.by_site(value) for name, value in self.entries.columns.items()}
-        return found
+            numbers |= {name: self.entries.by_site(value) for name, value in self.entries.columns.items()}
+        return numbers
 
 
 def _mean_factor(factors: Float[np.ndarray, "chains draws *batch D D"]) -> Float[np.ndarray, "*batch D D"]:

@@ -72,15 +72,15 @@ def log_likelihoods(program: Program, statistics: SufficientStatistics) -> tuple
     Sites are compressed where all rows have labels, which are then among what rows know.
     """
     rows, rowwise = statistics.rows, program.plan.rowwise
-    found: dict[str, LogLikelihood] = {}
+    site_terms: dict[str, LogLikelihood] = {}
     if rows is not None and statistics.unlabelled is None and not program.local and program.content is not None:
-        products = {name: _of_site(program, name, rows) for name in rowwise}
-        found = {name: of_site for name, of_site in products.items() if of_site is not None}
-    kept = statistics if len(found) < len(rowwise) else dataclasses.replace(statistics, rows=None)
-    return StatisticsTerm(kept.padded(), excluded_sites=tuple(found)), *found.values()
+        products = {name: _site_term(program, name, rows) for name in rowwise}
+        site_terms = {name: term for name, term in products.items() if term is not None}
+    remaining = statistics if len(site_terms) < len(rowwise) else dataclasses.replace(statistics, rows=None)
+    return StatisticsTerm(remaining.padded(), excluded_sites=tuple(site_terms)), *site_terms.values()
 
 
-def _of_site(program: Program, site: str, rows: Rows) -> CrossProductsTerm | None:
+def _site_term(program: Program, site: str, rows: Rows) -> CrossProductsTerm | None:
     """The cross products of a site; None where it has none, or so many that the rows cost less."""
     counts = rows.frequencies > 0
     if site in rows.observed:
@@ -151,8 +151,8 @@ class _Basis:
         new = ~(is_near & (np.linalg.norm(errors, axis=1) <= ROUNDING_OF_MEANS * sizes))
         if not new.any():
             return self, coefficients
-        both = np.concatenate([self.places, places[new]]), np.concatenate([self.vectors, vectors[new]])
-        return _Basis.of(*both), coefficients
+        places, vectors = np.concatenate([self.places, places[new]]), np.concatenate([self.vectors, vectors[new]])
+        return _Basis.of(places, vectors), coefficients
 
 
 def _basis_of_sample(means: Callable[[Rows], Float[np.ndarray, "n L"]], rows: Rows) -> _Basis:
@@ -182,15 +182,15 @@ def _products(
     Neither are there any where the means at latents that did not choose the basis are not those that it gives.
     """
     observed = rows.observed.get(site, np.ones(rows.values[site].shape, bool))
-    known = np.where(observed, rows.values[site], 0.0)
-    typical = known.sum(0) / np.maximum(observed.sum(0), 1)
+    observed_values = np.where(observed, rows.values[site], 0.0)
+    typical = observed_values.sum(0) / np.maximum(observed.sum(0), 1)
 
-    def of_chunk(part: slice) -> tuple[_Basis, Summary, bool]:
+    def summarize_chunk(part: slice) -> tuple[_Basis, Summary, bool]:
         chunk = rows.take(part)
         read, coefficients = basis.read(np.arange(part.start, part.stop), vectors(chunk))
         is_mean = _are_sums(means.at_others(chunk), coefficients, basis_means)
         summary = LINEAR_NORMAL.summarize(
-            known[part] - np.tensordot(coefficients, reference, 1),
+            observed_values[part] - np.tensordot(coefficients, reference, 1),
             np.zeros(len(coefficients), int),
             1,
             rows.frequencies[part],
@@ -201,17 +201,17 @@ def _products(
 
     for _ in range(PASSES):
         basis_means = means.at_others(rows.take(basis.places))
-        reference = np.where(observed[basis.places], known[basis.places], typical)
-        wider, summaries, are_means = zip(*in_threads(of_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
-        others = [other for other in wider if other is not basis]
-        if not others and not all(are_means):
+        reference = np.where(observed[basis.places], observed_values[basis.places], typical)
+        wider, summaries, are_means = zip(*in_threads(summarize_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
+        wider_bases = [other for other in wider if other is not basis]
+        if not wider_bases and not all(are_means):
             return None
-        if not others:
+        if not wider_bases:
             few = dataclasses.replace(rows.take(basis.places), observed={}, weights=None)
             return CrossProductsTerm(
                 few, np.moveaxis(reference, 0, -1), functools.reduce(Moments._merged, summaries), site
             )
-        for other in others:
+        for other in wider_bases:
             basis, _ = basis.read(other.places, other.vectors)
         if not 0 < len(basis.places) <= most:
             break

@@ -87,10 +87,10 @@ class StatisticsTerm(LogLikelihood):
             scale = evaluation.scale(name)
             total += part if scale is None else scale * part
         if self.statistics.rows is not None:
-            total += _of_labelled(program, evaluation.latents, self.statistics.rows, self.excluded_sites)
+            total += _labelled_log_prob(program, evaluation.latents, self.statistics.rows, self.excluded_sites)
         if rows is not None:
             table = log_joint_of(program, evaluation, rows)
-            total += _weighted(rows, table.max(1) if self.hard else logsumexp(table, axis=1))
+            total += _weighted_sum(rows, table.max(1) if self.hard else logsumexp(table, axis=1))
         return self.sign * total
 
     def cost(self, program: Program) -> float:
@@ -118,23 +118,27 @@ def _numbers(data: Any) -> int:
     return sum(np.size(leaf) for leaf in jax.tree.leaves(data))
 
 
-def _of_labelled(program: Program, latents: Arrays, rows: Rows, apart: tuple[str, ...]) -> Float[Array, ""]:
-    """Log-likelihood of the sites without statistics, but for those apart, in rows with labels."""
-    names, of_label = tuple(name for name in program.plan.rowwise if name not in apart), jnp.zeros(())
+def _labelled_log_prob(
+    program: Program, latents: Arrays, rows: Rows, excluded_sites: tuple[str, ...]
+) -> Float[Array, ""]:
+    """Log-likelihood of the sites without statistics, but for those excluded, in rows with labels."""
+    names, label_log_probs = tuple(name for name in program.plan.rowwise if name not in excluded_sites), jnp.zeros(())
     if program.label in names and not program.local:  # of the labels alone, in one run for all rows
         names = tuple(name for name in names if name != program.label)
         evaluation = evaluate(program, latents, rows.codes, rows.values, rows.covariates, observed=rows.observed)
-        of_label = jnp.asarray(evaluation.label_log_probs)
+        label_log_probs = jnp.asarray(evaluation.label_log_probs)
     if not names:
-        return _weighted(rows, of_label)
-    table = class_table(program, latents, rows, names)
-    return _weighted(rows, of_label + jnp.take_along_axis(table, rows.codes[:, None], axis=1)[:, 0])
+        return _weighted_sum(rows, label_log_probs)
+    attribute_table = class_table(program, latents, rows, names)
+    return _weighted_sum(
+        rows, label_log_probs + jnp.take_along_axis(attribute_table, rows.codes[:, None], axis=1)[:, 0]
+    )
 
 
-def _weighted(rows: Rows, of_rows: Float[Array, " n"]) -> Float[Array, ""]:
+def _weighted_sum(rows: Rows, row_values: Float[Array, " n"]) -> Float[Array, ""]:
     """The sum over rows with their weights; rows of weight zero count for nothing, be they infinite."""
     weights = rows.frequencies
-    return jnp.where(weights > 0, weights * of_rows, 0.0).sum()
+    return jnp.where(weights > 0, weights * row_values, 0.0).sum()
 
 
 @record
@@ -167,7 +171,7 @@ class RowsTerm(LogLikelihood):
 
         @jax.checkpoint
         def add(total: Float[Array, ""], chunk: Rows) -> tuple[Float[Array, ""], None]:
-            return total + _weighted(chunk, self._by_row(program, evaluation, chunk)), None
+            return total + _weighted_sum(chunk, self._by_row(program, evaluation, chunk)), None
 
         return jax.lax.scan(add, jnp.zeros(()), chunks)[0]
 
@@ -258,16 +262,16 @@ class ProgramDensity(LogDensity):
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """One block a class, of the entries of sites whose first axis is the class; other entries are blocks of one."""
         num_classes, start = self.program.num_classes, 0
-        by_class, others = [], []
+        by_class, other_entries = [], []
         for _, shape in self.program.structure.latents:
             entries = np.arange(start, start + math.prod(shape))
             start += len(entries)
             if shape and shape[0] == num_classes and num_classes > 1:
                 by_class.append(entries.reshape(num_classes, -1))
             else:
-                others.append(entries)
+                other_entries.append(entries)
         classes = (np.concatenate(by_class, axis=1),) if by_class else ()
-        return (*classes, np.concatenate(others)[:, None]) if others else classes
+        return (*classes, np.concatenate(other_entries)[:, None]) if other_entries else classes
 
     @property
     def cost(self) -> float:
@@ -385,11 +389,11 @@ def slopes_of_log_odds(program: Program, vector: Float[Array, " D"], rows: Rows)
     Along directions in its null space p(y | x) does not change.
     """
 
-    def of_row(row: Rows) -> Float[Array, "K D"]:
+    def row_jacobian(row: Rows) -> Float[Array, "K D"]:
         one_row = jax.tree.map(lambda leaf: leaf[None], row)
         return jax.jacrev(lambda point: _log_odds(program, point, one_row)[0])(vector)
 
-    return jax.lax.map(of_row, rows, batch_size=LEAST_ROWS)
+    return jax.lax.map(row_jacobian, rows, batch_size=LEAST_ROWS)
 
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)

@@ -111,7 +111,7 @@ class _Stretch(NamedTuple):
     right: Real[Array, "..."]
 
     @classmethod
-    def of_tails(cls, left: Decay, right: Decay) -> "_Stretch":
+    def for_tails(cls, left: Decay, right: Decay) -> "_Stretch":
         """The map for tails with these slopes; steep tails are not stretched."""
         return cls(*(jnp.maximum(1 - jnp.minimum(decay, STEEP) / STEEP, 0.0) for decay in (left, right)))
 
@@ -142,7 +142,7 @@ class _WithPoles(abc.ABC):
     @property
     def stretch(self) -> _Stretch:
         """From unconstrained values to the coordinate."""
-        return _Stretch.of_tails(*self.decay)
+        return _Stretch.for_tails(*self.decay)
 
     def at_pole(self, coordinate: Float[Array, "..."]) -> Bool[Array, "..."]:
         """Whether the value at a coordinate is nearer to a pole than floating point resolves."""
@@ -320,20 +320,19 @@ def evaluate(
     local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
     jacobians = [_local_log_jacobian(trace[name], values, structure.axis) for name, values in local.items()]
-    of_sites = {
+    priors = {
         name: _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
         if name in latent_names or is_factor(message)
     }
-    priors = list(of_sites.values())
     label = None if structure.label is None else trace[structure.label]
     return Evaluation(
         latents={name: trace[name]["value"] for name in program.latents},
         deterministics={name: trace[name]["value"] for name in structure.deterministics},
-        log_priors={name: prior.log_prob for name, prior in of_sites.items()},
-        log_prior=sum((prior.log_prob for prior in priors), start=jnp.zeros(())),
-        log_jacobian=sum((prior.log_jacobian for prior in priors), start=jnp.zeros(())),
-        at_pole=jnp.asarray([prior.at_pole for prior in priors]).any(),
+        log_priors={name: prior.log_prob for name, prior in priors.items()},
+        log_prior=sum((prior.log_prob for prior in priors.values()), start=jnp.zeros(())),
+        log_jacobian=sum((prior.log_jacobian for prior in priors.values()), start=jnp.zeros(())),
+        at_pole=jnp.asarray([prior.at_pole for prior in priors.values()]).any(),
         label_log_probs=jnp.zeros(len(codes)) if label is None else jnp.reshape(log_prob(label), (len(codes),)),
         sites={name: trace[name] for name in (*program.attributes, *program.local)},
         label=label,
@@ -373,9 +372,9 @@ def _sites_at(
     free_local: Arrays,
 ) -> Trace:
     structure, size = program.structure, len(codes)
-    given = {name: _values_of(site, attributes.get(name), size) for name, site in structure.row_sites}
+    site_values = {name: _values_of(site, attributes.get(name), size) for name, site in structure.row_sites}
     if structure.label is not None:
-        given[structure.label] = structure.label_values(codes)
+        site_values[structure.label] = structure.label_values(codes)
 
     def choose(message: Message) -> Shaped[Array, "..."] | None:
         name = message["name"]
@@ -384,13 +383,13 @@ def _sites_at(
         if name in free_local:
             return biject_to(message["fn"].support)(free_local[name])
         if name in masks:
-            return with_possible_values(message["fn"], given[name], masks[name])
-        return latents[name] if name in latents else given.get(name)
+            return with_possible_values(message["fn"], site_values[name], masks[name])
+        return latents[name] if name in latents else site_values.get(name)
 
     examples = {name: covariates.get(name, ones) for name, ones in program.example_covariates(size).items()}
     trace = sites_of(program.function_as_made, size, examples, jax.random.key(0), choose)
     drawn = {name for name, message in samples(trace).items() if not is_factor(message)}
-    check_same_sites(drawn, {*program.latents, *given, *latents})
+    check_same_sites(drawn, {*program.latents, *site_values, *latents})
     return trace
 
 

@@ -17,7 +17,7 @@ from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
-from .joint import known_latents, log_joint_of, ratio_of_batches
+from .joint import log_joint_of, program_latents, ratio_of_batches
 from .marginal import joint_table
 from .structure import Arrays, Program
 
@@ -51,7 +51,7 @@ def sites_with_states(program: Program) -> tuple[str, ...]:
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
     """(K, T, S): classes, time steps and states of a site."""
     some = rows.take(slice(0, 1))
-    _, *shape = _smoothing.shapes(program, known_latents(program, latents), some, site=site).shape
+    _, *shape = _smoothing.shapes(program, program_latents(program, latents), some, site=site).shape
     num_classes, num_steps, num_states = shape
     return num_classes, num_steps, num_states
 
@@ -75,13 +75,13 @@ def states_at(
         response: its values, by which it is integrated out; None where nothing depends on it, or it is known.
     """
 
-    def of_chunk(part: tuple[Rows, Int[np.ndarray, " n"], ResponseValues | None]) -> tuple[Array, Array]:
-        return _states(program, known, *part, site=site)
+    def chunk_states(part: tuple[Rows, Int[np.ndarray, " n"], ResponseValues | None]) -> tuple[Array, Array]:
+        return _states(program, latents, *part, site=site)
 
-    known = known_latents(program, latents)
-    size = _rows_at_once(program, known, rows, site, 1)
-    with jax.enable_x64(True), placed(_work(program, known, rows, site, 1)):
-        return over_chunks(of_chunk, (rows, lengths, response), rows.num_rows, size)
+    latents = program_latents(program, latents)
+    size = _rows_at_once(program, latents, rows, site, 1)
+    with jax.enable_x64(True), placed(_work(program, latents, rows, site, 1)):
+        return over_chunks(chunk_states, (rows, lengths, response), rows.num_rows, size)
 
 
 def average_states(
@@ -104,17 +104,17 @@ def average_states(
         orders: orders[s, k, j], the state of draw s that is the j-th of class k.
         response: as above.
     """
-    known = known_latents(program, batches)
-    first = {name: value[0, 0] for name, value in known.items()}
-    num_batches, num_draws = next(iter(known.values())).shape[:2]
-    of_batches = orders.reshape(num_batches, num_draws, *orders.shape[1:])
+    batches = program_latents(program, batches)
+    first = {name: value[0, 0] for name, value in batches.items()}
+    num_batches, num_draws = next(iter(batches.values())).shape[:2]
+    batch_orders = orders.reshape(num_batches, num_draws, *orders.shape[1:])
 
-    def of_chunk(part: tuple[Rows, Float[np.ndarray, "n draws K"], ResponseValues | None]) -> tuple[Array, Array]:
-        return _averaged(program, known, of_batches, *part, site=site)
+    def chunk_averages(part: tuple[Rows, Float[np.ndarray, "n draws K"], ResponseValues | None]) -> tuple[Array, Array]:
+        return _averaged(program, batches, batch_orders, *part, site=site)
 
     size = _rows_at_once(program, first, rows, site, num_draws)
     with jax.enable_x64(True), placed(_work(program, first, rows, site, num_draws)):
-        return over_chunks(of_chunk, (rows, weights, response), rows.num_rows, size)
+        return over_chunks(chunk_averages, (rows, weights, response), rows.num_rows, size)
 
 
 def log_states_of_draws(
@@ -130,12 +130,12 @@ def log_states_of_draws(
         program, latents, rows, site: as above.
         places: rows and time steps of each class.
     """
-    known = known_latents(program, latents)
-    first = {name: value[0] for name, value in known.items()}
-    num_draws = len(next(iter(known.values())))
+    latents = program_latents(program, latents)
+    first = {name: value[0] for name, value in latents.items()}
+    num_draws = len(next(iter(latents.values())))
     at_once = min(num_draws, max(1, FAST_CELLS // (rows.num_rows * _numbers(program, first, rows, site))))
     with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
-        return np.asarray(_of_draws(program, known, rows, *places, site=site, at_once=at_once))
+        return np.asarray(_log_states(program, latents, rows, *places, site=site, at_once=at_once))
 
 
 def _smoothed(
@@ -214,11 +214,11 @@ def _averaged(
     num_batches, size = orders.shape[:2]
     weights = jnp.moveaxis(jnp.asarray(weights), 0, 1).reshape(num_batches, size, rows.num_rows, -1)
 
-    def of_batch(batch: tuple[Arrays, Array, Array]) -> tuple[Array, Array]:
-        draws, of_draws, shares = batch
-        return _weighed(program, draws, of_draws, shares, rows, site, response), shares.sum(0)[..., None, None]
+    def batch_sums(batch: tuple[Arrays, Array, Array]) -> tuple[Array, Array]:
+        draws, batch_orders, shares = batch
+        return _weighed(program, draws, batch_orders, shares, rows, site, response), shares.sum(0)[..., None, None]
 
-    return ratio_of_batches(*jax.lax.map(of_batch, (batches, orders, weights)))
+    return ratio_of_batches(*jax.lax.map(batch_sums, (batches, orders, weights)))
 
 
 def _weighed(
@@ -239,7 +239,7 @@ def _weighed(
 
 
 @functools.partial(OwnedJit, static_argnames=("site", "at_once"))
-def _of_draws(
+def _log_states(
     program: Program,
     latents: Arrays,
     rows: Rows,
@@ -251,10 +251,10 @@ def _of_draws(
 ) -> Float[Array, "draws K m S"]:
     classes = jnp.arange(len(row))[:, None]
 
-    def of_draw(draw: Arrays) -> Float[Array, "K m S"]:
+    def log_states_at(draw: Arrays) -> Float[Array, "K m S"]:
         return jnp.log(_smoothed(program, draw, rows, site)[row, classes, step])
 
-    return jax.lax.map(of_draw, latents, batch_size=at_once)
+    return jax.lax.map(log_states_at, latents, batch_size=at_once)
 
 
 def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
@@ -291,11 +291,11 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
         rows: data whose density has to be invariant.
         site: the site with hidden states.
     """
-    known, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, 8))
+    site_latents, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, 8))
     num_states = shape_of_states(program, latents, rows, site)[-1]
     axes = tuple(
         (name, axis)
-        for name, value in known.items()
+        for name, value in site_latents.items()
         for axis, size in enumerate(np.shape(value))
         if size == num_states and class_axes.get(name) != axis
     )
@@ -304,7 +304,9 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
     choices = np.array(list(itertools.product((False, True), repeat=len(axes))), bool)
     swapped, moved = np.arange(num_states), np.roll(np.arange(num_states), 1)
     swapped[:2] = [1, 0]
-    is_same = [_is_same(program, known, some, choices, order, axes=axes, site=site) for order in (swapped, moved)]
+    is_same = [
+        _is_same(program, site_latents, some, choices, order, axes=axes, site=site) for order in (swapped, moved)
+    ]
     return bool(np.all(is_same, axis=0).any())
 
 
@@ -337,10 +339,10 @@ def _is_same(
         other = dict(latents)
         for (name, axis), is_chosen in zip(axes, choice, strict=True):
             other[name] = jnp.where(is_chosen, jnp.take(other[name], order, axis), other[name])
-        found = invariants(other, jnp.arange(len(order)))
+        log_densities = invariants(other, jnp.arange(len(order)))
         agree = [
-            jnp.allclose(one, another, EQUAL_DENSITIES, EQUAL_DENSITIES)
-            for one, another in zip(found, expected, strict=True)
+            jnp.allclose(value, expected_value, EQUAL_DENSITIES, EQUAL_DENSITIES)
+            for value, expected_value in zip(log_densities, expected, strict=True)
         ]
         return jnp.stack(agree).all()
 

@@ -1,18 +1,22 @@
 """Integrals over a few unbounded coordinates of densities known by their logs. Traceable.
 
-A mode is found by Newton's method, and distances from it by how far the log density falls. In one dimension the rule
-is the trapezoid in t of x = sinh(pi/2 sinh(t)), between the points where the density is negligible; its error is below
-1e-8 for smooth densities, with heavy tails or without (Takahasi and Mori 1974, Double exponential formulas for
-numerical integration). Where the log density, at distances from a mode that double, rises again, there is another mode;
-the rule of several modes is the trapezoid in the sum of their t. Up to four modes are found so. With four of them, and
-integrals that differ by 1 % between all points and every second one, the integral is NaN: there may be more. A peak
-between two such distances that neither of them shows is not found. In more dimensions the rule is importance sampling
-with Student's t of two degrees of freedom, whose quantiles are at a shifted lattice: first along the axes of the
-curvature at the mode, then, with more points, along those of the mean and covariance that the first ones show. All
-points are weighted by the mixture of both densities (Veach and Guibas 1995, the balance heuristic).
+A mode is found by Newton's method. The width of a density, and where it is negligible, are measured by the falls of
+its log at distances from the mode that double.
 
-Points do not move with the parameters where integrals are differentiated, so that gradients are integrals by the same
-rule.
+In one dimension the rule is the trapezoid in t of x = sinh(pi/2 sinh(t)), between the points where the density is
+negligible; its error is below 1e-8 for smooth densities, with heavy tails or without (Takahasi and Mori 1974, Double
+exponential formulas for numerical integration). Where the log density rises again at one of those distances, there is
+another mode; the rule of several modes is the trapezoid in the sum of their t. Up to four modes are found so. With four
+of them, and integrals that differ by 1 % between all points and every second one, the integral is NaN: there may be
+more. A peak between two such distances that neither of them shows is not found.
+
+In more dimensions the rule is importance sampling with Student's t of two degrees of freedom, whose quantiles are at a
+shifted lattice: first along the axes of the curvature at the mode, then, with more points, along those of the mean and
+covariance that the first ones show. All points are weighted by the mixture of both densities (Veach and Guibas 1995,
+the balance heuristic).
+
+Points are held fixed where integrals are differentiated, so that the gradient is the integral of the gradient by the
+same rule.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from bayesgen.typing import Array, Bool, Float, Shaped
+from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 MOST_AXES = 4
 IN_ONE, FIRST, SECOND = 81, 512, 1024  # numbers of points
@@ -92,10 +96,10 @@ class Line(NamedTuple):
 
         With one mode they are explicit; else Newton's method, held in a bracket, solves for x from the nearest mode.
         """
-        wanted = self.first + places * self.step
+        targets = self.first + places * self.step
         at_modes = self._places(self.modes)[0]
-        distances = jnp.where(self.counts > 0, jnp.abs(wanted[:, None] - at_modes), jnp.inf)
-        mode, width, start = _of_best(-distances, (self.modes, self.widths, at_modes), axis=1)
+        distances = jnp.where(self.counts > 0, jnp.abs(targets[:, None] - at_modes), jnp.inf)
+        mode, width, start = _entries_at_best(-distances, (self.modes, self.widths, at_modes), axis=1)
 
         def mapped(t: Float[Array, "m C"]) -> tuple[Float[Array, "m C"], Float[Array, "m C"]]:
             odd, even = _hyperbolic(t)
@@ -106,7 +110,7 @@ class Line(NamedTuple):
             count, t, low, high, *_ = state
             x, slope = mapped(t)
             place, by_x = self._places(x)
-            error = place - wanted
+            error = place - targets
             low, high = jnp.where(error > 0, low, t), jnp.where(error > 0, t, high)
             moved = t - error / (slope * by_x)
             inside = (low <= moved) & (moved <= high)
@@ -115,7 +119,7 @@ class Line(NamedTuple):
         def goes_on(state: tuple[Array, ...]) -> Bool[Array, ""]:
             return (state[0] < MOST_STEPS) & (state[-1] > 1e-10)
 
-        far = wanted - start  # t at x if there is no other mode, beyond it else
+        far = targets - start  # t at x if there is no other mode, beyond it else
         error = jnp.where((self.counts.sum(0) > 1).any(), jnp.inf, 0.0)
         state: tuple[Array, ...] = (
             jnp.zeros((), int),
@@ -144,12 +148,12 @@ class Line(NamedTuple):
         densities = self.slopes * jnp.exp(self.logs - top)
         bounds = jnp.cumsum(densities, axis=0)
         nodes = (bounds < numbers[0][:, None] * bounds[-1]).sum(1)
-        places = jnp.clip(nodes + numbers[1] + numbers[2] - 1, 0, len(densities) - 1.001)
-        before = places.astype(int)
+        positions = jnp.clip(nodes + numbers[1] + numbers[2] - 1, 0, len(densities) - 1.001)
+        before = positions.astype(int)
         low, high = (jnp.take_along_axis(densities, index, axis=0) for index in (before, before + 1))
-        points, slopes = self.at(places)
+        points, slopes = self.at(positions)
         logs = _safe(log_densities, parameters)(points) - top
-        ratios = logs + jnp.log(slopes / (low + (places - before) * (high - low)))
+        ratios = logs + jnp.log(slopes / (low + (positions - before) * (high - low)))
         chosen: tuple[Array, ...] = points[0, :, 0], ratios[0]
         for index in range(1, PROPOSALS):
             is_accepted = jnp.log(numbers[3, index]) < ratios[index] - chosen[1]
@@ -184,6 +188,27 @@ class Peaks(NamedTuple):
     ends: Float[Array, "2 C"]
 
 
+class _ModeSearch(NamedTuple):
+    """The search for the modes of each density, between two climbs.
+
+    Attributes:
+        num_climbs: so far.
+        start, spare: where the next climb begins, and the one after it if no better start is seen: log density (-inf
+            for nowhere), point, and the points on either side between which the climb stays.
+        levels: log densities of the modes; -inf where there are fewer.
+        modes, widths: see `Line`.
+        ends: see `Peaks`.
+    """
+
+    num_climbs: Int[Array, ""]
+    start: Float[Array, "4 C"]
+    spare: Float[Array, "4 C"]
+    levels: Float[Array, "modes C"]
+    modes: Float[Array, "modes C"]
+    widths: Float[Array, "modes C"]
+    ends: Float[Array, "2 C"]
+
+
 def _peaks(log_densities: LogDensities, parameters: Any, num_cases: int) -> Peaks:
     """Up to `MOST_MODES` modes of each density.
 
@@ -192,59 +217,86 @@ def _peaks(log_densities: LogDensities, parameters: Any, num_cases: int) -> Peak
     """
     safe = _safe(log_densities, parameters)
 
-    def of_points(points: Float[Array, "C 1"]) -> Float[Array, " C"]:
-        return log_densities(parameters, points)
+    def climb(search: _ModeSearch) -> _ModeSearch:
+        return _with_next_mode(search, lambda points: log_densities(parameters, points), safe)
 
-    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        count, (_, start, low, high), spare, levels, modes, widths, ends = state
-        is_new = state[1][0] > -jnp.inf
-        mode, axes, level = _mode(of_points, safe, start[:, None], low[:, None], high[:, None])
-        falls, radius, mode = _falls(safe, mode, axes, level), axes[:, 0, 0], mode[:, 0]
-        is_next = (jnp.arange(MOST_MODES)[:, None] == count) & is_new
-        levels, modes = jnp.where(is_next, level, levels), jnp.where(is_next, mode, modes)
-        widths = jnp.where(is_next, 2 * radius * _widths(falls)[0], widths)
-        reach = 1.15 * radius * _reach(falls, falls < NEGLIGIBLE, NEGLIGIBLE)[:, 0]
-        wider = jnp.stack([jnp.minimum(ends[0], mode - reach[1]), jnp.maximum(ends[1], mode + reach[0])])
-        ends = jnp.where(is_new & (level >= levels.max(0) - NEGLIGIBLE), wider, ends)
-        # points that are higher than their neighbours, with no known mode between these: the next start, and a spare
-        points = mode + np.concatenate([-FACTORS[::-1], [0.0], FACTORS])[:, None] * radius
-        logs = level - jnp.concatenate([falls[1, ::-1, 0], jnp.zeros((1, num_cases)), falls[0, :, 0]])
-        above = jnp.minimum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]) > 0
-        above &= jnp.maximum(logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]) > RISE
-        rows = jnp.where(above & is_new, logs[1:-1], -jnp.inf), points[1:-1], points[:-2], points[2:]
-        scores, *brackets = (jnp.concatenate([row, of_spare[None]]) for row, of_spare in zip(rows, spare, strict=True))
-        has_mode = ((brackets[1] < modes[:, None]) & (modes[:, None] < brackets[2]) & (levels[:, None] > -jnp.inf)).any(
-            0
-        )
-        scores = jnp.where(has_mode, -jnp.inf, scores)
-        following = _of_best(scores, (scores, *brackets), axis=0)
-        scores = jnp.where(brackets[0] == following[1], -jnp.inf, scores)
-        spare = _of_best(scores, (scores, *brackets), axis=0)
-        return count + 1, following, spare, levels, modes, widths, ends
+    def goes_on(search: _ModeSearch) -> Bool[Array, ""]:
+        return (search.num_climbs < MOST_MODES) & (search.start[0] > -jnp.inf).any()
 
-    def goes_on(state: tuple[Array, ...]) -> Bool[Array, ""]:
-        return (state[0] < MOST_MODES) & (state[1][0] > -jnp.inf).any()
+    search = jax.lax.while_loop(goes_on, climb, _begun_search(safe, num_cases))
+    is_mode = (jnp.arange(MOST_MODES)[:, None] == 0) | (search.levels > search.levels.max(0) - NEGLIGIBLE)
+    modes, widths = (jnp.where(is_mode, row, row[0]) for row in (search.modes, search.widths))
+    return Peaks(modes, widths, is_mode.astype(modes.dtype), search.ends)
 
+
+def _begun_search(safe: ManyLogDensities, num_cases: int) -> _ModeSearch:
+    """The search before its first climb."""
     starts = np.concatenate([[0.0], STARTS, -STARTS])[:, None, None] + jnp.zeros((num_cases, 1))
-    nothing, none = jnp.full(num_cases, -jnp.inf), jnp.zeros((MOST_MODES, num_cases))
-    first = jnp.stack([none[0], _best(starts, safe(starts))[0][:, 0], nothing, -nothing])
-    no_peak = jnp.stack([nothing, *3 * [none[0]]])
-    state: tuple[Array, ...] = (
-        jnp.zeros((), int),
-        first,
-        no_peak,
-        none - jnp.inf,
-        none,
-        none,
-        jnp.stack([-nothing, nothing]),
+    zeros, infinite = jnp.zeros((MOST_MODES, num_cases)), jnp.full(num_cases, jnp.inf)
+    best = _best(starts, safe(starts))[0][:, 0]
+    return _ModeSearch(
+        num_climbs=jnp.zeros((), int),
+        start=jnp.stack([zeros[0], best, -infinite, infinite]),
+        spare=jnp.stack([-infinite, *zeros[:3]]),
+        levels=zeros - jnp.inf,
+        modes=zeros,
+        widths=zeros,
+        ends=jnp.stack([infinite, -infinite]),
     )
-    *_, levels, modes, widths, ends = jax.lax.while_loop(goes_on, step, state)
-    is_mode = (jnp.arange(MOST_MODES)[:, None] == 0) | (levels > levels.max(0) - NEGLIGIBLE)
-    modes, widths = (jnp.where(is_mode, row, row[0]) for row in (modes, widths))
-    return Peaks(modes, widths, is_mode.astype(modes.dtype), ends)
 
 
-def _of_best(scores: Float[Array, "..."], columns: Iterable[Float[Array, "..."]], axis: int) -> Float[Array, "..."]:
+def _with_next_mode(
+    search: _ModeSearch, log_density: Callable[[Float[Array, "C 1"]], Float[Array, " C"]], safe: ManyLogDensities
+) -> _ModeSearch:
+    """The search after a climb from its start, where it has one."""
+    score, start, low, high = search.start
+    is_new = score > -jnp.inf
+    mode, axes, level = _mode(log_density, safe, start[:, None], low[:, None], high[:, None])
+    falls, radius, mode = _falls(safe, mode, axes, level), axes[:, 0, 0], mode[:, 0]
+    is_next = (jnp.arange(MOST_MODES)[:, None] == search.num_climbs) & is_new
+    levels, modes = jnp.where(is_next, level, search.levels), jnp.where(is_next, mode, search.modes)
+    reach = 1.15 * radius * _reach(falls, falls < NEGLIGIBLE, NEGLIGIBLE)[:, 0]
+    wider = jnp.stack([jnp.minimum(search.ends[0], mode - reach[1]), jnp.maximum(search.ends[1], mode + reach[0])])
+    scores, *neighbours = _rises(mode, radius, level, falls)
+    rises = jnp.stack([jnp.where(is_new, scores, -jnp.inf), *neighbours])
+    following, spare = _best_starts(jnp.concatenate([rises, search.spare[:, None]], axis=1), modes, levels)
+    return _ModeSearch(
+        num_climbs=search.num_climbs + 1,
+        start=following,
+        spare=spare,
+        levels=levels,
+        modes=modes,
+        widths=jnp.where(is_next, 2 * radius * _widths(falls)[0], search.widths),
+        ends=jnp.where(is_new & (level >= levels.max(0) - NEGLIGIBLE), wider, search.ends),
+    )
+
+
+def _rises(
+    mode: Float[Array, " C"], radius: Float[Array, " C"], level: Float[Array, " C"], falls: Float[Array, "2 F 1 C"]
+) -> tuple[Float[Array, "m C"], ...]:
+    """Log densities at points about a mode, -inf where a neighbour is higher; the points, and those beside them."""
+    points = mode + np.concatenate([-FACTORS[::-1], [0.0], FACTORS])[:, None] * radius
+    logs = level - jnp.concatenate([falls[1, ::-1, 0], jnp.zeros((1, len(mode))), falls[0, :, 0]])
+    rises = logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]
+    is_higher = (jnp.minimum(*rises) > 0) & (jnp.maximum(*rises) > RISE)
+    return jnp.where(is_higher, logs[1:-1], -jnp.inf), points[1:-1], points[:-2], points[2:]
+
+
+def _best_starts(
+    starts: Float[Array, "4 m C"], modes: Float[Array, "modes C"], levels: Float[Array, "modes C"]
+) -> tuple[Float[Array, "4 C"], Float[Array, "4 C"]]:
+    """The best start of a climb, and the second best, of those with no known mode between their neighbours."""
+    scores, points, low, high = starts
+    has_mode = ((low < modes[:, None]) & (modes[:, None] < high) & (levels[:, None] > -jnp.inf)).any(0)
+    scores = jnp.where(has_mode, -jnp.inf, scores)
+    best = _entries_at_best(scores, (scores, points, low, high), axis=0)
+    scores = jnp.where(points == best[1], -jnp.inf, scores)
+    return best, _entries_at_best(scores, (scores, points, low, high), axis=0)
+
+
+def _entries_at_best(
+    scores: Float[Array, "..."], columns: Iterable[Float[Array, "..."]], axis: int
+) -> Float[Array, "..."]:
     """Entries of columns where scores are highest along an axis: quicker to compile than indexes are."""
     is_best = scores == scores.max(axis, keepdims=True)
     return jnp.stack([jnp.where(is_best, column, -jnp.inf).max(axis) for column in columns])
@@ -319,8 +371,8 @@ def _reach(falls: Float[Array, "2 F d C"], is_within: Shaped[Array, "2 F d C"], 
 
     Between two factors, the log of the fall is linear in the log of the factor, as it is for powers.
     """
-    places = np.arange(len(FACTORS))[:, None, None]
-    last = jnp.clip(jnp.where(is_within, places, 0).max(1, keepdims=True), 0, len(FACTORS) - 2)
+    indices = np.arange(len(FACTORS))[:, None, None]
+    last = jnp.clip(jnp.where(is_within, indices, 0).max(1, keepdims=True), 0, len(FACTORS) - 2)
     around = (jnp.take_along_axis(falls, index, axis=1)[:, 0] for index in (last, last + 1))
     low, high = (jnp.log(jnp.clip(fall, 1e-12, 1e6)) for fall in around)
     share = jnp.clip((np.log(level) - low) / jnp.where(high > low, high - low, 1.0), 0, 1)

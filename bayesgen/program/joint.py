@@ -45,11 +45,11 @@ def log_joint_table(program: Program, latents: Arrays, rows: Rows) -> Float[Arra
 
 def log_joint_of(program: Program, evaluation: Evaluation, rows: Rows) -> Float[Array, "n K"]:
     """`log_joint_table` at an evaluated program (run at the K classes)."""
-    total, parameters = _read(program, evaluation)
+    total, parameters = _class_terms(program, evaluation)
     statistics = dict(program.plan.compressed)
-    for name, of_classes in parameters.items():
-        total = total + statistics[name].density(of_classes).log_prob(rows.values[name], rows.observed.get(name))
-    rowwise = _run_by_row(program, parameters)
+    for name, class_parameters in parameters.items():
+        total = total + statistics[name].density(class_parameters).log_prob(rows.values[name], rows.observed.get(name))
+    rowwise = _rowwise_sites(program, parameters)
     if rowwise:
         total = total + class_table(program, evaluation.latents, rows, rowwise)
     return jnp.broadcast_to(total, (rows.num_rows, program.num_classes))
@@ -91,10 +91,13 @@ def reference_of(
 
     Sites in `masked` (with missing cells) have no linear form.
     """
-    constant, parameters = _of_many(program, jax.tree.map(few, latents), covariates)
+    constant, parameters = _class_terms_by_draw(program, jax.tree.map(few, latents), covariates)
     statistics = dict(program.plan.compressed)
-    of_sites = {name: statistics[name].reference(draws) for name, draws in parameters.items() if name not in masked}
-    references = {name: reference for name, reference in of_sites.items() if reference is not None}
+    references = {
+        name: reference
+        for name, draws in parameters.items()
+        if name not in masked and (reference := statistics[name].reference(draws)) is not None
+    }
     for name, reference in references.items():
         constant = constant + reference.natural_parameters(parameters[name])[1]
     return ReferenceProcess(references, finite_reference(median_of_draws(constant)))
@@ -104,25 +107,25 @@ def processes(
     program: Program, reference: ReferenceProcess, latents: Arrays, covariates: Arrays, precision: str
 ) -> Processes:
     """The `Processes` of latents with one leading axis; natural parameters in this precision. Traceable."""
-    constant, parameters = _of_many(program, latents, covariates)
+    constant, parameters = _class_terms_by_draw(program, latents, covariates)
     parts = []
-    for name, of_site in reference.sites.items():
-        natural_parameters, offset = of_site.natural_parameters(parameters[name])
+    for name, site_reference in reference.sites.items():
+        natural_parameters, offset = site_reference.natural_parameters(parameters[name])
         parts.append(natural_parameters)
         constant = constant + offset
     parts.append((constant - reference.constant)[..., None])
     return Processes(
         natural_parameters=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
         parameters={name: draws for name, draws in parameters.items() if name not in reference.sites},
-        latents=latents if _run_by_row(program, parameters) else {},
+        latents=latents if _rowwise_sites(program, parameters) else {},
     )
 
 
-def _of_many(
+def _class_terms_by_draw(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, "draws K"], dict[str, dict[str, Float[Array, "draws K ..."]]]]:
-    """`_read` at each draw."""
-    return jax.vmap(lambda draw: _read(program, evaluate_classes(program, draw, covariates)))(latents)
+    """`_class_terms` at each draw, with the draws first."""
+    return jax.vmap(lambda draw: _class_terms(program, evaluate_classes(program, draw, covariates)))(latents)
 
 
 @record
@@ -141,9 +144,9 @@ class Features:
 def features_of(reference: ReferenceProcess, rows: Rows, precision: str) -> Features:
     """The `Features` of rows, in this precision; log-joints are always in double. Traceable."""
     shape = (len(reference.constant), rows.num_rows)
-    of_sites = [of_site.features(rows.values[name]) for name, of_site in reference.sites.items()]
-    log_joint = sum((logs for logs, _ in of_sites), start=jnp.broadcast_to(reference.constant[:, None], shape))
-    features = jnp.concatenate([*(features for _, features in of_sites), jnp.ones((shape[0], 1, shape[1]))], 1)
+    site_features = [site_reference.features(rows.values[name]) for name, site_reference in reference.sites.items()]
+    log_joint = sum((logs for logs, _ in site_features), start=jnp.broadcast_to(reference.constant[:, None], shape))
+    features = jnp.concatenate([*(features for _, features in site_features), jnp.ones((shape[0], 1, shape[1]))], 1)
     return Features(log_joint, features.astype(precision))
 
 
@@ -159,10 +162,10 @@ def log_joint_tables(
         rows: the rows themselves.
     """
     deviations = jnp.matmul(draws.natural_parameters, features.features, precision=jax.lax.Precision.HIGHEST)
-    others = _other_tables(program, reference, draws, rows)
-    if others is None:
+    nonlinear = _nonlinear_table(program, reference, draws, rows)
+    if nonlinear is None:
         return features.log_joint, deviations
-    tables = deviations + others  # in double precision: large terms may cancel
+    tables = deviations + nonlinear  # in double precision: large terms may cancel
     peak = finite_reference(tables.max(1))
     return features.log_joint + peak, (tables - peak[:, None]).astype(deviations.dtype)
 
@@ -172,7 +175,7 @@ def finite_reference(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.where(logs <= jnp.finfo(logs.dtype).min, 0.0, logs)
 
 
-def _other_tables(
+def _nonlinear_table(
     program: Program, reference: ReferenceProcess, draws: Processes, rows: Rows
 ) -> Float[Array, "K draws n"] | None:
     """The table of the sites without a linear form; None where there are none."""
@@ -182,21 +185,21 @@ def _other_tables(
         for name, parameters in draws.parameters.items()
     ]
     if draws.latents:
-        names = _run_by_row(program, (*reference.sites, *draws.parameters))
+        names = _rowwise_sites(program, (*reference.sites, *draws.parameters))
         tables = jax.vmap(lambda latents: class_table(program, latents, rows, names))(draws.latents)
         parts.append(jnp.moveaxis(tables, 2, 0))
     return sum(parts[1:], start=parts[0]) if parts else None
 
 
-def _run_by_row(program: Program, others: Collection[str]) -> tuple[str, ...]:
+def _rowwise_sites(program: Program, vectorised: Collection[str]) -> tuple[str, ...]:
     """The attribute sites besides these, and the label if it depends on the row."""
-    return tuple(name for name in dict.fromkeys((*program.attributes, *program.plan.rowwise)) if name not in others)
+    return tuple(name for name in dict.fromkeys((*program.attributes, *program.plan.rowwise)) if name not in vectorised)
 
 
-def _read(
+def _class_terms(
     program: Program, evaluation: Evaluation
 ) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
-    """Log class probabilities, and class-conditional parameters of the sites with vectorised densities."""
+    """Log class probabilities; and, of sites whose densities are vectorised, site -> class-conditional parameters."""
     conditionals = {
         name: evaluation.compressed(name)
         for name, likelihood in program.plan.compressed
@@ -222,7 +225,7 @@ BUDGET_BYTES = 64e6  # for such a table on other devices, and for the rows
 
 def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k | latents)."""
-    latents = known_latents(program, latents)
+    latents = program_latents(program, latents)
     chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows, program.num_cases))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
         return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
@@ -232,12 +235,12 @@ log_joint = OwnedJit(log_joint_table)
 
 
 def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "draws n K"]:
-    """The table of every draw, whole in memory. Latents have one leading axis."""
+    """The tables of all draws at once. Latents have one leading axis."""
     num_draws = len(next(iter(latents.values())))
     num_batches = max(1, math.ceil(num_draws / 100))
     size = math.ceil(num_draws / num_batches)
-    whole = {name: pad(np.asarray(value), num_batches * size) for name, value in latents.items()}
-    batches = {name: value.reshape(num_batches, size, *value.shape[1:]) for name, value in whole.items()}
+    padded = {name: pad(np.asarray(value), num_batches * size) for name, value in latents.items()}
+    batches = {name: value.reshape(num_batches, size, *value.shape[1:]) for name, value in padded.items()}
     return np.moveaxis(reduce_draws(program, batches, rows, ALL_DRAWS)["log_joint"], 0, 1)[:num_draws]
 
 
@@ -248,14 +251,14 @@ class Reduction:
     Both functions are traceable functions of a module, not closures, so that they are compiled once.
 
     Attributes:
-        of_batch: log-joints under the reference (K, n), and deviations from them (K, batch, n) -> any arrays.
-        of_all: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
+        reduce_batch: log-joints under the reference (K, n), and deviations from them (K, batch, n) -> any arrays.
+        combine: the same arrays, stacked along a first axis -> arrays with the rows as first axis.
         precision: of the deviations, "float32" or "float64". Log-joints under the reference are always in double
             precision, as are the deviations of rows for which single precision would lose four decimals.
     """
 
-    of_batch: Callable[[Array, Array], Any]
-    of_all: Callable[[Any], Any]
+    reduce_batch: Callable[[Array, Array], Any]
+    combine: Callable[[Any], Any]
     precision: str
 
 
@@ -282,9 +285,9 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
     """
     num_draws = next(iter(batches.values())).shape[1]
     with jax.enable_x64(True), placed(_work(program, rows, TABLE_CHUNK_ROWS, num_draws)) as device:
-        examples, known = first_rows(rows.covariates, program.num_classes), known_latents(program, batches)
+        examples, latent_batches = first_rows(rows.covariates, program.num_classes), program_latents(program, batches)
         reference, ready, squares = _prepare(
-            program, known, examples, precision=reduction.precision, masked=tuple(rows.observed)
+            program, latent_batches, examples, precision=reduction.precision, masked=tuple(rows.observed)
         )
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
         num_features = ready.natural_parameters.shape[-1]
@@ -300,13 +303,13 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
     if reduction.precision == "float64" or not len(far):
         return reduced
     in_double = dataclasses.replace(reduction, precision="float64")
-    of_far_rows = reduce_draws(program, batches, rows.take(far), in_double)
+    far_results = reduce_draws(program, batches, rows.take(far), in_double)
 
     def put(array: Shaped[np.ndarray, "n ..."], values: Shaped[np.ndarray, "far ..."]) -> np.ndarray:
         array[far] = values
         return array
 
-    return jax.tree.map(put, reduced, of_far_rows)
+    return jax.tree.map(put, reduced, far_results)
 
 
 def ratio_of_batches(
@@ -328,9 +331,9 @@ def ratio_of_batches(
 
 def mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) -> list[Any]:
     """The results for all parts. First and last part may compile, and so run the program, in this thread."""
-    *whole, last = parts
-    first, end = list(map(function, whole[:1])), [function(last)]
-    return [*first, *in_threads(function, whole[1:]), *end]
+    *earlier, last = parts
+    first, end = list(map(function, earlier[:1])), [function(last)]
+    return [*first, *in_threads(function, earlier[1:]), *end]
 
 
 @functools.partial(OwnedJit, static_argnames=("precision", "masked"))
@@ -362,11 +365,11 @@ def _reduce(
     """The reduction of rows, and bounds on the sizes of their deviations."""
     features = features_of(reference, rows, reduction.precision)
 
-    def of_batch(draws: Processes) -> Any:
-        return reduction.of_batch(*log_joint_tables(program, reference, draws, features, rows))
+    def reduce_batch(draws: Processes) -> Any:
+        return reduction.reduce_batch(*log_joint_tables(program, reference, draws, features, rows))
 
     squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(features.features.astype(float)))
-    return reduction.of_all(jax.lax.map(of_batch, batches)), jnp.sqrt(squares.max(0))
+    return reduction.combine(jax.lax.map(reduce_batch, batches)), jnp.sqrt(squares.max(0))
 
 
 def _rows_that_fit(rows: Rows, numbers_per_row: int = 1, budget: float = BUDGET_BYTES) -> int:
@@ -381,7 +384,7 @@ def _work(program: Program, rows: Rows, chunk: int, num_draws: int = 1) -> float
     return float(num_draws * program.num_cases * cells)
 
 
-def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:
+def program_latents(program: Program, latents: Arrays) -> dict[str, Array]:
     """The latents that are sites of the program (fixed class probabilities are not)."""
     return {name: latents[name] for name in program.latents}
 
@@ -392,8 +395,8 @@ def known_latents(program: Program, latents: Arrays) -> dict[str, Array]:
 @in_float64
 def log_priors(program: Program, latents: Arrays) -> dict[str, Float[np.ndarray, " draws"]]:
     """Log prior density of each latent site, and of factors, under each draw; latents have one leading axis."""
-    found = _log_priors.by_numpy(program, {name: np.asarray(latents[name]) for name in program.latents})
-    return {name: np.asarray(value) for name, value in found.items()}
+    log_densities = _log_priors.by_numpy(program, {name: np.asarray(latents[name]) for name in program.latents})
+    return {name: np.asarray(value) for name, value in log_densities.items()}
 
 
 @OwnedJit
@@ -412,10 +415,10 @@ def log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str
     """
     num_draws = len(next(iter(latents.values()), ()))
     size = padded_size(max(1, int(TABLE_CELLS / max(1.0, num_draws * rows.cells_per_row)) // 2))
-    known = dataclasses.replace(rows, labels=np.asarray(rows.codes), weights=None)
+    unweighted = dataclasses.replace(rows, labels=np.asarray(rows.codes), weights=None)
     draws = {name: np.asarray(latents[name]) for name in program.latents}
-    found = over_chunks(lambda part: _by_site(program, draws, part), known, rows.num_rows, size)
-    return {name: value.T for name, value in found.items()}
+    log_probs = over_chunks(lambda part: _log_probs_by_site(program, draws, part), unweighted, rows.num_rows, size)
+    return {name: value.T for name, value in log_probs.items()}
 
 
 @in_float64
@@ -451,7 +454,7 @@ def _row_statistics(
 
 
 @OwnedJit
-def _by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str, Float[Array, "n draws"]]:
+def _log_probs_by_site(program: Program, latents: Arrays, rows: Rows) -> dict[str, Float[Array, "n draws"]]:
     names = (*program.attributes, *(() if program.label is None else (program.label,)))
 
     def at(draw: Arrays) -> dict[str, Float[Array, " n"]]:
@@ -483,9 +486,9 @@ def scores_of_draws(
     """`scores_of` of rows under each draw; tables of all classes are made of some rows at a time."""
     num_draws = len(next(iter(latents.values()), ()))
     given_row, joint = np.empty((2, num_draws, rows.num_rows))
-    for places in table_chunks(rows.num_rows, num_draws * program.num_cases):
-        chunk = rows.take(places)
+    for part in table_chunks(rows.num_rows, num_draws * program.num_cases):
+        chunk = rows.take(part)
         table = log_joint_draws(program, latents, dataclasses.replace(chunk, labels=None))
         codes = None if chunk.labels is None else np.broadcast_to(chunk.labels, table.shape[:2])
-        given_row[:, places], joint[:, places] = scores_of(table, codes)
+        given_row[:, part], joint[:, part] = scores_of(table, codes)
     return given_row, joint

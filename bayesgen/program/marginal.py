@@ -42,9 +42,9 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
     """
     structure = program.structure
     shape = program.num_classes, structure.num_joint_values
-    num_copies, num_axes, given = shape[0] * shape[1], structure.num_free_local, dict(rows.values)
-    known = {name: given.pop(name) for name, _ in structure.continuous_local if name in given}
-    if num_axes > MOST_AXES and not known:
+    num_copies, num_axes, values = shape[0] * shape[1], structure.num_free_local, dict(rows.values)
+    free_local = {name: values.pop(name) for name, _ in structure.continuous_local if name in values}
+    if num_axes > MOST_AXES and not free_local:
         raise ModelError(
             f"The continuous latents of each row, {quote_some([name for name, _ in structure.continuous_local])}, have "
             f"{num_axes} coordinates, and up to {MOST_AXES} are integrated out in prediction. Integrate some out "
@@ -52,17 +52,17 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
         )
     shift = sum((jnp.sum(value) for value in latents.values()), start=jnp.zeros(()))
 
-    def of_row(row: Row, known: Arrays) -> Float[Array, "K J"]:
-        of_copies = _of_copies(program, row, names)
-        if known or not num_axes:
-            return of_copies(latents, _repeated(known, num_copies)).reshape(shape)
+    def row_table(row: Row, free_local: Arrays) -> Float[Array, "K J"]:
+        copies_log_prob = _log_prob_of_copies(program, row, names)
+        if free_local or not num_axes:
+            return copies_log_prob(latents, _repeated(free_local, num_copies)).reshape(shape)
 
         def at_points(latents: Arrays, points: Float[Array, "copies d"]) -> Float[Array, " copies"]:
-            return of_copies(latents, structure.free_local(points))
+            return copies_log_prob(latents, structure.free_local(points))
 
         return log_integrals(at_points, latents, num_copies, num_axes, shift).reshape(shape)
 
-    return jax.vmap(of_row)((given, rows.covariates, rows.observed), known)
+    return jax.vmap(row_table)((values, rows.covariates, rows.observed), free_local)
 
 
 def row_draws(
@@ -75,11 +75,11 @@ def row_draws(
     structure = program.structure
     classes = np.repeat(np.arange(program.num_classes), structure.num_joint_values)
 
-    def of_row(row: Row, code: Array, key: Any) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
-        of_copies = _of_copies(program, row, names)
+    def row_draw(row: Row, code: Array, key: Any) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
+        copies_log_prob = _log_prob_of_copies(program, row, names)
 
         def at_points(latents: Arrays, points: Float[Array, "copies 1"]) -> Float[Array, " copies"]:
-            return of_copies(latents, structure.free_local(points))
+            return copies_log_prob(latents, structure.free_local(points))
 
         line, keys = Line.of(at_points, latents, len(classes), 2 * IN_ONE - 1), jax.random.split(key)
         possible = (code < 0) | (classes == code)
@@ -89,11 +89,11 @@ def row_draws(
 
     codes = jnp.full(rows.num_rows, -1) if rows.labels is None else jnp.asarray(rows.labels)
     keys = jax.random.split(key, rows.num_rows)
-    points, errors = jax.vmap(of_row)((rows.values, rows.covariates, rows.observed), codes, keys)
+    points, errors = jax.vmap(row_draw)((rows.values, rows.covariates, rows.observed), codes, keys)
     return structure.free_local(points), errors
 
 
-def _of_copies(
+def _log_prob_of_copies(
     program: Program, row: Row, names: Collection[str]
 ) -> Callable[[Arrays, Arrays], Float[Array, " copies"]]:
     """Log probabilities of a row's copies, one under each class and joint value, at latents and free local latents."""
@@ -102,13 +102,13 @@ def _of_copies(
     discrete = {name: values[joint] for name, values in structure.joint_values().items()}
     values, covariates, masks = _repeated(row, len(codes))
 
-    def of_copies(latents: Arrays, free: Arrays) -> Float[Array, " copies"]:
-        given = {**values, **discrete}
-        evaluation = evaluate(program, latents, jnp.asarray(codes), given, covariates, observed=masks, free_local=free)
+    def log_probs(latents: Arrays, free: Arrays) -> Float[Array, " copies"]:
+        copies = {**values, **discrete}
+        evaluation = evaluate(program, latents, jnp.asarray(codes), copies, covariates, observed=masks, free_local=free)
         start = jnp.zeros(len(codes)) + evaluation.local_log_jacobian
         return sum(evaluation.row_log_probs(names).values(), start=start)
 
-    return of_copies
+    return log_probs
 
 
 def _repeated(row: Any, times: int) -> Any:

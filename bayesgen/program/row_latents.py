@@ -64,16 +64,16 @@ class WithRowLatents(LogDensity):
         return rows
 
     @property
-    def _of_program(self) -> ProgramDensity:
+    def _latent_density(self) -> ProgramDensity:
         return ProgramDensity(self.program, (), LogPriorKind.SITES)
 
     @property
     def dimension(self) -> int:
-        return self._of_program.dimension + self.rows.num_rows * self.program.structure.num_free_local
+        return self._latent_density.dimension + self.rows.num_rows * self.program.structure.num_free_local
 
     def _parts(self, vector: Float[Array, " D"]) -> tuple[Float[Array, " G"], dict[str, Float[Array, "n ..."]]]:
         """The vector of the program's latents, and the unconstrained latents of rows."""
-        size, structure = self._of_program.dimension, self.program.structure
+        size, structure = self._latent_density.dimension, self.program.structure
         return vector[:size], structure.free_local(vector[size:].reshape(-1, structure.num_free_local))
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
@@ -81,8 +81,8 @@ class WithRowLatents(LogDensity):
         latents, free = self._parts(vector)
         rows = dataclasses.replace(self.rows, values={**self.rows.values, **free})
         has_labels = self.statistics.rows is not None
-        kept, unlabelled = (rows, None) if has_labels else (None, rows)
-        terms = (StatisticsTerm(dataclasses.replace(self.statistics, rows=kept, unlabelled=unlabelled)),)
+        labelled, unlabelled = (rows, None) if has_labels else (None, rows)
+        terms = (StatisticsTerm(dataclasses.replace(self.statistics, rows=labelled, unlabelled=unlabelled)),)
         return ProgramDensity(self.program, terms, LogPriorKind.SITES)(latents)
 
     @property
@@ -116,18 +116,18 @@ class WithRowLatents(LogDensity):
 
     def name_of(self, index: int) -> str:
         """The site of a coordinate."""
-        size, axes = self._of_program.dimension, self.program.structure.num_free_local
+        size, axes = self._latent_density.dimension, self.program.structure.num_free_local
         if index < size:
-            return self._of_program.name_of(index)
-        of_row = self.program.structure.free_local(np.arange(axes)[None])
-        return next(name for name, places in of_row.items() if (index - size) % axes in places)
+            return self._latent_density.name_of(index)
+        row_entries = self.program.structure.free_local(np.arange(axes)[None])
+        return next(name for name, entries in row_entries.items() if (index - size) % axes in entries)
 
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """The latents of the program in one block, and those of each row."""
-        size = self._of_program.dimension
-        of_rows = np.arange(size, self.dimension).reshape(-1, self.program.structure.num_free_local)
-        return (np.arange(size)[None], of_rows) if size else (of_rows,)
+        size = self._latent_density.dimension
+        row_blocks = np.arange(size, self.dimension).reshape(-1, self.program.structure.num_free_local)
+        return (np.arange(size)[None], row_blocks) if size else (row_blocks,)
 
     @property
     def cost(self) -> float:
@@ -151,7 +151,7 @@ class WithRowLatents(LogDensity):
 @OwnedJit
 def _constrain(density: WithRowLatents, vector: Float[Array, " D"]) -> dict[str, Array]:
     latents, free = density._parts(vector)
-    values = density._of_program.constrain(latents)
+    values = density._latent_density.constrain(latents)
     return {**values, **_constrained(density, {name: values[name] for name in density.program.latents}, free)}
 
 
@@ -169,12 +169,12 @@ def _draws(
 ) -> tuple[dict[str, Float[Array, "draws n ..."]], Float[Array, " draws"]]:
     """A draw of the latents of rows at each draw of the others, and the error of the marginal density there."""
 
-    def of_draw(draw: tuple[Arrays, Array]) -> tuple[dict[str, Array], Array]:
+    def draw_rows(draw: tuple[Arrays, Array]) -> tuple[dict[str, Array], Array]:
         latents, key = draw[0], jax.random.wrap_key_data(jnp.asarray(draw[1]))
         free, errors = row_draws(density.program, latents, density.rows, density.program.row_sites, key)
         return _constrained(density, latents, free), errors.sum()
 
-    return jax.vmap(of_draw)((latents, keys))
+    return jax.vmap(draw_rows)((latents, keys))
 
 
 def row_digests(rows: Rows) -> dict[str, str]:
@@ -202,5 +202,5 @@ def repeated_rows(rows: Rows) -> Rows:
             "continuous latents of each row, of which a row of weight 2 has two: give whole numbers as sample_weight."
         )
     dense = jax.tree.map(lambda array: array.toarray() if hasattr(array, "tocsr") else np.asarray(array), rows)
-    places = np.repeat(np.arange(rows.num_rows), times)
-    return dataclasses.replace(dense.take(places), weights=np.ones(len(places)))
+    positions = np.repeat(np.arange(rows.num_rows), times)
+    return dataclasses.replace(dense.take(positions), weights=np.ones(len(positions)))

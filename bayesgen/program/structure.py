@@ -169,13 +169,13 @@ class Structure:
         """Discrete local latent -> its value in each of their joint values."""
         sizes = [len(site.values) for _, site in self.local if site.values for _ in range(math.prod(site.row_shape))]
         cells = iter(np.unravel_index(np.arange(self.num_joint_values), sizes) if sizes else ())
-        found = {}
+        values = {}
         for name, site in self.local:
             if site.values is None:
                 continue
-            of_site = np.stack([next(cells) for _ in range(math.prod(site.row_shape))], axis=1)
-            found[name] = site.values.start + of_site.reshape(-1, *site.row_shape)
-        return found
+            site_cells = np.stack([next(cells) for _ in range(math.prod(site.row_shape))], axis=1)
+            values[name] = site.values.start + site_cells.reshape(-1, *site.row_shape)
+        return values
 
     @property
     def row_sites(self) -> tuple[tuple[str, Site], ...]:
@@ -371,8 +371,8 @@ class Program(abc.ABC):
     @property
     def covariate_columns(self) -> dict[str, Covariate]:
         """Covariate -> shape and dtype; one real number a row where these are not known yet."""
-        known = dict(self.known_covariates or ())
-        return {name: known.get(name, Covariate()) for name in self.covariates}
+        columns = dict(self.known_covariates or ())
+        return {name: columns.get(name, Covariate()) for name in self.covariates}
 
     def example_covariates(self, size: int) -> dict[str, Shaped[Array, "n ..."]]:
         """Covariates of ones, for runs in which their values do not matter."""

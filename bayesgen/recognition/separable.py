@@ -42,46 +42,46 @@ def separable(mean: Traced, latents: Any, *rows: Any) -> Traced | None:
         mean: function of latents and of what rows know.
         latents, rows: its arguments, of which shapes and dtypes matter alone.
     """
-    found: list[_Term] = []
+    results: list[_MeanTerm] = []
 
-    def of_draw(draw: Array, *rows: Any) -> Array:
-        reader, jaxpr = _Reader(draw), mean.jaxpr.jaxpr
-        known = [_Term(values, of_rows=True) for values in jax.tree.leaves(rows)]
-        arguments = [*map(reader.arbitrary, jaxpr.invars[: len(jaxpr.invars) - len(known)]), *known]
-        found.extend(reader.read(jaxpr, mean.jaxpr.consts, arguments, mean.variables))
-        return found[0].value
+    def mean_at_draw(draw: Array, *rows: Any) -> Array:
+        reader, jaxpr = _MeanReader(draw), mean.jaxpr.jaxpr
+        row_terms = [_MeanTerm(values, uses_rows=True) for values in jax.tree.leaves(rows)]
+        arguments = [*map(reader.arbitrary, jaxpr.invars[: len(jaxpr.invars) - len(row_terms)]), *row_terms]
+        results.extend(reader.read(jaxpr, mean.jaxpr.consts, arguments, mean.variables))
+        return results[0].value
 
-    traced = Traced.of(jax.vmap(of_draw, (0, *[None] * len(rows))), np.zeros(BLOCK), *rows)
-    return traced if found[0].of_latents and found[0].is_separable else None
+    traced = Traced.of(jax.vmap(mean_at_draw, (0, *[None] * len(rows))), np.zeros(BLOCK), *rows)
+    return traced if results[0].uses_latents and results[0].is_separable else None
 
 
-class _Term(NamedTuple):
+class _MeanTerm(NamedTuple):
     """A variable of a jaxpr.
 
     Attributes:
         value: its value.
-        of_latents: whether it depends on latents.
-        of_rows: whether it depends on what rows know.
+        uses_latents: whether it depends on latents.
+        uses_rows: whether it depends on what rows know.
         is_separable: whether it is a sum of products of functions of the one and of the other.
     """
 
     value: Any
-    of_latents: bool = False
-    of_rows: bool = False
+    uses_latents: bool = False
+    uses_rows: bool = False
     is_separable: bool = True
 
 
 @final
-class _Reader(Interpreter[_Term]):
+class _MeanReader(Interpreter[_MeanTerm]):
     """Reads jaxprs at arbitrary numbers, which are functions of the number of a draw."""
 
     def __init__(self, draw: Array) -> None:
         self._draw, self._random = draw, np.random.default_rng(0)
 
-    def constant(self, value: Any, variable: Variable) -> _Term:
-        return _Term(value)
+    def constant(self, value: Any, variable: Variable) -> _MeanTerm:
+        return _MeanTerm(value)
 
-    def arbitrary(self, variable: Var) -> _Term:
+    def arbitrary(self, variable: Var) -> _MeanTerm:
         """A function of latents, replaced by positive numbers; by zeros where its values are not real.
 
         These are of all sizes, so that what rows multiply by any of them decides the means at some draws, whatever the
@@ -90,39 +90,39 @@ class _Reader(Interpreter[_Term]):
         """
         shape, dtype = shaped(variable).shape, shaped(variable).dtype
         if dtype.kind != "f":
-            return _Term(jnp.zeros(shape, dtype), of_latents=True)
+            return _MeanTerm(jnp.zeros(shape, dtype), uses_latents=True)
         frequency, phase = self._random.uniform(0, 2 * math.pi, (2, *shape))
         quantile = jnp.mod(frequency * self._draw + phase, 2 * math.pi) / (2 * math.pi)
         decades = jnp.where((self._draw < 0) | (self._draw % 2 == 0), FEW_DECADES, DECADES) * (2 * quantile - 1)
         share = jnp.maximum(2.0 ** (self._draw / 2), 0.5 if math.prod(shape) == 1 else 0.0)  # that is not zero
         is_zero = (self._draw == 0) | (quantile > share)
-        return _Term(jnp.where(is_zero, 0.0, 10.0**decades).astype(dtype), of_latents=True)
+        return _MeanTerm(jnp.where(is_zero, 0.0, 10.0**decades).astype(dtype), uses_latents=True)
 
-    def results(self, equation: JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
-        of_latents, of_rows = any(t.of_latents for t in operands), any(t.of_rows for t in operands)
+    def results(self, equation: JaxprEqn, operands: Sequence[_MeanTerm]) -> list[_MeanTerm]:
+        uses_latents, uses_rows = any(t.uses_latents for t in operands), any(t.uses_rows for t in operands)
         is_separable = all(t.is_separable for t in operands)
-        if of_latents and not (is_separable and _multiplies(equation, operands)):
+        if uses_latents and not (is_separable and _multiplies(equation, operands)):
             return [
-                self.arbitrary(variable)._replace(of_rows=of_rows, is_separable=not of_rows)
+                self.arbitrary(variable)._replace(uses_rows=uses_rows, is_separable=not uses_rows)
                 for variable in equation.outvars
             ]
-        made: Any
-        if equation.primitive.name == "div" and operands[1].of_latents:  # a product with a function of latents
+        result: Any
+        if equation.primitive.name == "div" and operands[1].uses_latents:  # a product with a function of latents
             is_zero = (self._draw == 0) | (operands[1].value == 0)
-            made = operands[0].value * jnp.where(is_zero, 0.0, 1 / operands[1].value)
+            result = operands[0].value * jnp.where(is_zero, 0.0, 1 / operands[1].value)
         else:
-            made = equation.primitive.bind(*(term.value for term in operands), **equation.params)
-        values = made if equation.primitive.multiple_results else [made]
-        return [_Term(value, of_latents, of_rows) for value in values]
+            result = equation.primitive.bind(*(term.value for term in operands), **equation.params)
+        values = result if equation.primitive.multiple_results else [result]
+        return [_MeanTerm(value, uses_latents, uses_rows) for value in values]
 
 
-def _multiplies(equation: JaxprEqn, operands: Sequence[_Term]) -> bool:
+def _multiplies(equation: JaxprEqn, operands: Sequence[_MeanTerm]) -> bool:
     """Whether results are sums of products of entries of operands, or quotients by what latents or rows alone make."""
     name = equation.primitive.name
     if name == "div":
-        return not (operands[1].of_latents and operands[1].of_rows)
+        return not (operands[1].uses_latents and operands[1].uses_rows)
     if name == "integer_pow":
         return bool(equation.params["y"] > 0)
     if name == "convert_element_type":
         return shaped(equation.invars[0]).dtype.kind == shaped(equation.outvars[0]).dtype.kind == "f"
-    return name in _SEPARABLE and not any(term.of_latents for term in operands[_SEPARABLE[name]])
+    return name in _SEPARABLE and not any(term.uses_latents for term in operands[_SEPARABLE[name]])

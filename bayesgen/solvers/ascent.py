@@ -121,9 +121,9 @@ class _Leaps(Generic[Iterate]):
     def after(self, point: Iterate, following: Iterate) -> Iterate | None:
         """The extrapolation from the last steps, this one included; None with too few of them."""
         vectors = self.coordinates.vector_of(point), self.coordinates.vector_of(following)
-        for kept, vector in zip((self.starts, self.ends), vectors, strict=True):
-            kept.append(vector)
-            del kept[:-11]  # a leap combines the last ten steps
+        for memory, vector in zip((self.starts, self.ends), vectors, strict=True):
+            memory.append(vector)
+            del memory[:-11]  # a leap combines the last ten steps
         if len(self.ends) < 2:
             return None
         ends = np.stack(self.ends, -1)

@@ -146,8 +146,10 @@ def sample(
         }
         total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
         with bar(f"sampling {density.dimension:,} numbers", total, progress) as advanced:
-            made = sample_chains(coordinates, key, num_warmup=num_warmup, advanced=advanced, **numbers, **options)
-        return cast(Whitened, made[0]), made[1]
+            adapted, draws = sample_chains(
+                coordinates, key, num_warmup=num_warmup, advanced=advanced, **numbers, **options
+            )
+        return cast(Whitened, adapted), draws
 
     def chains(coordinates: Whitened, sampled: Sample, path: str, target: float) -> Chains:
         warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []

@@ -132,17 +132,17 @@ def _widths(block: Float[np.ndarray, "blocks size size"]) -> Float[np.ndarray, "
 def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
     """The curvature at a point, from few gradients where it has small blocks."""
     steps = _step_sizes(evaluator, vector)
-    whole: Members = (np.arange(len(vector))[None],)
+    one_block: Members = (np.arange(len(vector))[None],)
     if len(vector) <= ALWAYS_DENSE:
-        return _measure(evaluator, vector, steps, whole)
-    alone: Members = (np.arange(len(vector))[:, None],)
+        return _measure(evaluator, vector, steps, one_block)
+    single_coordinates: Members = (np.arange(len(vector))[:, None],)
     curvature = None
-    for members in (alone, evaluator.blocks):
+    for members in (single_coordinates, evaluator.blocks):
         if members:
             curvature = _measure(evaluator, vector, steps, members)
             if _error(evaluator, vector, steps, curvature) < 1e-2:  # along random directions
                 return curvature
-    return curvature if curvature and len(vector) > DENSE_LIMIT else _measure(evaluator, vector, steps, whole)
+    return curvature if curvature and len(vector) > DENSE_LIMIT else _measure(evaluator, vector, steps, one_block)
 
 
 def _slopes(evaluator: Evaluator, vector: Vector, directions: Points) -> Points:
@@ -164,9 +164,9 @@ def _step_sizes(evaluator: Evaluator, vector: Vector) -> Vector:
         slopes = _slopes(evaluator, vector, steps * signs)
         diagonal = np.median(np.abs(slopes), axis=0) / steps
         usable = np.isfinite(diagonal) & (diagonal > 0)
-        wanted = np.where(usable, STEP_IN_RADII / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
-        converged = (np.abs(np.log(wanted / steps)) < 1.0).all()
-        steps = wanted
+        new_steps = np.where(usable, STEP_IN_RADII / np.sqrt(np.where(usable, diagonal, 1.0)), steps)
+        converged = (np.abs(np.log(new_steps / steps)) < 1.0).all()
+        steps = new_steps
         if converged:
             break
     return steps
@@ -220,29 +220,29 @@ class AffineMap:
     Attributes:
         center: image of the origin.
         factors: the blocks of F, an array for each size.
-        places: place of each coordinate in the order of the blocks; None for the same order.
+        positions: of each coordinate in the order of the blocks; None for the same order.
     """
 
     center: Float[Array, " D"]
     factors: tuple[Float[Array, "_ _ _"], ...]
-    places: Int[Array, " D"] | None = None
+    positions: Int[Array, " D"] | None = None
 
     def __call__(self, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """Whitened coordinates to unconstrained ones."""
         parts, start = [], 0
         for factor in self.factors:
             blocks, size, _ = factor.shape
-            of_blocks = z[start : start + blocks * size]
+            coordinates = z[start : start + blocks * size]
             start += blocks * size
-            parts.append(factor[:, 0, 0] * of_blocks if size == 1 else _product(factor, of_blocks))
+            parts.append(factor[:, 0, 0] * coordinates if size == 1 else _product(factor, coordinates))
         shift = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
-        return self.center + (shift if self.places is None else shift[self.places])
+        return self.center + (shift if self.positions is None else shift[self.positions])
 
     @property
     def widths(self) -> Float[np.ndarray, " D"]:
         """The largest change of each coordinate for steps of length one."""
         rows = np.concatenate([np.sqrt((np.asarray(factor) ** 2).sum(-1)).ravel() for factor in self.factors])
-        return rows if self.places is None else rows[np.asarray(self.places)]
+        return rows if self.positions is None else rows[np.asarray(self.positions)]
 
     @classmethod
     def shift(cls, center: Float[np.ndarray, " D"]) -> "AffineMap":
@@ -258,15 +258,15 @@ class AffineMap:
     def at_peak(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "AffineMap":
         """The map of the Laplace approximation, by the positive definite curvature at a mode."""
         assert curvature.inverse_roots is not None
-        return cls._of_blocks(center, curvature, curvature.inverse_roots)
+        return cls._from_blocks(center, curvature, curvature.inverse_roots)
 
     @classmethod
     def at_point(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "AffineMap":
         """The map to coordinates whose curvature at any point is at most one in size."""
-        return cls._of_blocks(center, curvature, curvature.roots_of_size)
+        return cls._from_blocks(center, curvature, curvature.roots_of_size)
 
     @classmethod
-    def _of_blocks(
+    def _from_blocks(
         cls, center: Float[np.ndarray, " D"], curvature: Curvature, factors: Iterable[Float[np.ndarray, "_ _ _"]]
     ) -> "AffineMap":
         order = np.concatenate([index.ravel() for index in curvature.members])

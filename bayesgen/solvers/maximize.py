@@ -161,7 +161,7 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
             routes.append(waiting.pop())
         following = []
         for route in _continued(evaluator, routes):
-            if any(known.converged and known.is_at(route.vector, route.value) for known in optima):
+            if any(reached.converged and reached.is_at(route.vector, route.value) for reached in optima):
                 continue  # there is no need for its last digits again
             if not route.is_over and route.num_steps < most_steps:
                 following.append(route)
@@ -194,11 +194,11 @@ def maximize(density: LogDensity, starts: Points, num_starts: int) -> Optimum:
         FitError: where the density is finite at none of them.
     """
     evaluator = evaluator_of(density)
-    others = starts[1:]
-    if len(others):
-        values = np.nan_to_num(evaluator.evaluate(others)[0], nan=-np.inf)
-        others = others[np.argsort(-values)[: num_starts - 1]]
-    return _judged(climb(evaluator, [starts[0], *others])[0])
+    candidates = starts[1:]
+    if len(candidates):
+        values = np.nan_to_num(evaluator.evaluate(candidates)[0], nan=-np.inf)
+        candidates = candidates[np.argsort(-values)[: num_starts - 1]]
+    return _judged(climb(evaluator, [starts[0], *candidates])[0])
 
 
 def _as_peak(evaluator: Evaluator, optimum: Optimum) -> Optimum | None:

@@ -130,7 +130,7 @@ def _remembered(xp: Any, moves: Array, falls: Array, inverse: Array, move: Point
     column = -inverse @ (moves @ fall[..., None])
     last = xp.broadcast_to(np.eye(MEMORY)[-1:], (*move.shape[:-1], 1, MEMORY))
     inverse = xp.concatenate([xp.concatenate([inverse, column], axis=-1), last], axis=-2)
-    moves, falls = (xp.concatenate([kept, new[..., None, :]], axis=-2) for kept, new in ((moves, move), (falls, fall)))
+    moves, falls = (xp.concatenate([rows, new[..., None, :]], axis=-2) for rows, new in ((moves, move), (falls, fall)))
     return moves, falls, inverse
 
 
@@ -140,8 +140,8 @@ def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient:
     width = xp.where(square > 0, 1 / xp.where(square > 0, square, 1.0), 1 / xp.maximum(1.0, norm))[..., None, None]
     column = gradient[..., None]
     inner = inverse @ (moves @ column)
-    rest = column - falls.mT @ inner
-    step = width * rest + moves.mT @ (inverse.mT @ (inner - width * (falls @ rest)))
+    remainder = column - falls.mT @ inner
+    step = width * remainder + moves.mT @ (inverse.mT @ (inner - width * (falls @ remainder)))
     return step[..., 0]
 
 

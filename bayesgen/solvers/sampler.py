@@ -51,16 +51,16 @@ class Chain(NamedTuple):
 
 
 def start(
-    dimension: int, random: np.random.Generator, size: int, places: Float[np.ndarray, "size D"] | None = None
+    dimension: int, random: np.random.Generator, size: int, positions: Float[np.ndarray, "size D"] | None = None
 ) -> Chain:
-    """Chains at some places, or else at dispersed points near the mode, by NumPy, without compiling.
+    """Chains at these positions, or else at dispersed points near the mode, by NumPy, without compiling.
 
     Their potential is infinite, so that the first step is always accepted and no gradient at the starting points has to
     be compiled.
     """
     momenta, zeros = random.normal(size=(size, dimension)), np.zeros((size, dimension))
-    places = 0.5 * random.normal(size=(size, dimension)) if places is None else places
-    point = np.stack([places, momenta, zeros], axis=1)
+    positions = 0.5 * random.normal(size=(size, dimension)) if positions is None else positions
+    point = np.stack([positions, momenta, zeros], axis=1)
     ends = np.stack([point, point], axis=1)
     directions = _directions(random, size)
     zero, infinite = np.zeros(size, np.int32), np.full(size, np.inf)
@@ -171,16 +171,16 @@ def sample_chains(
             draws, _ = run_all(size, True)
             assert isinstance(density, Whitened)
             density, last = _rewhitened(density, draws)
-            places = np.split(last, np.cumsum(sizes)[:-1])
-            chains = [start(density.dimension, *each) for each in zip(random, sizes, places, strict=True)]
-        made, first = [run_all(num_warmup, True)], min(FIRST_DRAWS if fails else num_samples, num_samples)
-        if not (fails and fails(made[0][1], False)):
+            positions = np.split(last, np.cumsum(sizes)[:-1])
+            chains = [start(density.dimension, *group) for group in zip(random, sizes, positions, strict=True)]
+        samples, first = [run_all(num_warmup, True)], min(FIRST_DRAWS if fails else num_samples, num_samples)
+        if not (fails and fails(samples[0][1], False)):
             step_size = np.exp(np.mean([np.asarray(chain.averages)[:, 0].mean() for chain in chains]))
             chains = [at_step_size(chain, step_size) for chain in chains]
-            made = [run_all(first, False, is_part=num_samples > first)]
-            if num_samples > first and not (fails and fails(made[0][1], True)):
-                made.append(run_all(num_samples - first, False))
-    return density, jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *made)
+            samples = [run_all(first, False, is_part=num_samples > first)]
+            if num_samples > first and not (fails and fails(samples[0][1], True)):
+                samples.append(run_all(num_samples - first, False))
+    return density, jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *samples)
 
 
 def _rewhitened(
@@ -256,12 +256,12 @@ def _run(
         chains, draws, stats = advance_of(density)(density, chains, numbers, left, target, adapt, LEAPFROGS_A_CALL)
         if not is_part:
             numbers = draw_numbers(random, size, density.dimension)  # while a GPU is at work
-        made = np.asarray(chains.num_draws)
+        num_made = np.asarray(chains.num_draws)
         draws, stats = np.asarray(draws), np.asarray(stats)
-        for index, count in enumerate(made):
+        for index, count in enumerate(num_made):
             parts[index].append((draws[index, :count], stats[index, :count]))
-        advanced(int(left.max() - (left - made).max()))
-        left = left - made
+        advanced(int(left.max() - (left - num_made).max()))
+        left = left - num_made
         if is_part and left.any():
             numbers = draw_numbers(random, size, density.dimension)
     draws, stats = (np.stack([np.concatenate([part[i] for part in chain]) for chain in parts]) for i in (0, 1))
@@ -272,7 +272,7 @@ def _advance(
     density: LogDensity,
     chains: Chain,
     numbers: RandomNumbers,
-    wanted: Int[Array, " chains"],
+    num_wanted: Int[Array, " chains"],
     target: Any,
     adapt: Any,
     most_steps: Any,
@@ -283,7 +283,7 @@ def _advance(
         density: log density.
         chains: `Chain`, its arrays with the chains as first axis.
         numbers: `RandomNumbers`.
-        wanted: (chains,), draws wanted of each.
+        num_wanted: draws wanted of each chain.
         target: acceptance probability.
         adapt: whether the step size is adapted.
         most_steps: leapfrog steps of one call.
@@ -293,14 +293,14 @@ def _advance(
         `num_draws` are draws.
     """
     leap = jax.vmap(functools.partial(_leap, density))
-    return _advanced(leap, chains, numbers, wanted, adapt, target, most_steps)
+    return _advanced(leap, chains, numbers, num_wanted, adapt, target, most_steps)
 
 
 def _advance_sets(
     densities: LogDensity,
     chains: Chain,
     numbers: RandomNumbers,
-    wanted: Int[Array, "S chains"],
+    num_wanted: Int[Array, "S chains"],
     adapts: Bool[Array, " S"],
     target: Any,
     most_steps: Any,
@@ -308,11 +308,11 @@ def _advance_sets(
     """`_advance` for the chains of several densities: an axis of these first, in all arguments and results."""
     numbers = numbers._replace(log_uniforms=jnp.moveaxis(numbers.log_uniforms, 0, 1))
 
-    def of_set(density: LogDensity, *of_chains: Any) -> Any:
-        return jax.vmap(functools.partial(_leap, density))(*of_chains)
+    def leap_set(density: LogDensity, *chain_arguments: Any) -> Any:
+        return jax.vmap(functools.partial(_leap, density))(*chain_arguments)
 
-    leap = functools.partial(jax.vmap(of_set), densities)
-    return _advanced(leap, chains, numbers, wanted, adapts[:, None], target, most_steps)
+    leap = functools.partial(jax.vmap(leap_set), densities)
+    return _advanced(leap, chains, numbers, num_wanted, adapts[:, None], target, most_steps)
 
 
 def _leap(density: LogDensity, trajectory: Trajectory, step_size: Array, uniforms: Array) -> tuple[Trajectory, Step]:
@@ -324,7 +324,7 @@ def _advanced(
     leap: Callable[[Trajectory, Array, Array], tuple[Trajectory, Step]],
     chains: Chain,
     numbers: RandomNumbers,
-    wanted: Int[Array, "..."],
+    num_wanted: Int[Array, "..."],
     adapt: Any,
     target: Any,
     most_steps: Any,
@@ -336,26 +336,26 @@ def _advanced(
     """
     momenta, directions, log_uniforms = numbers
     *shape, most, _ = momenta.shape
-    wanted, adapt = jnp.minimum(wanted, most - 1), jnp.broadcast_to(adapt, shape)
+    num_wanted, adapt = jnp.minimum(num_wanted, most - 1), jnp.broadcast_to(adapt, shape)
 
-    def of_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+    def over_chains(function: Callable[..., Any]) -> Callable[..., Any]:
         for _ in shape:
             function = jax.vmap(function)
         return function
 
-    write = of_chains(functools.partial(jax.lax.dynamic_update_index_in_dim, axis=0))
-    finished = of_chains(functools.partial(_finished, target))
+    write = over_chains(functools.partial(jax.lax.dynamic_update_index_in_dim, axis=0))
+    finished = over_chains(functools.partial(_finished, target))
 
     def body(state: Any) -> Any:
         index, chains, draws, stats = state
-        moves = chains.num_draws < wanted
+        moves = chains.num_draws < num_wanted
 
         def step(state: Any) -> Any:
             index, trajectories, _ = state
             following, (done, diverging) = leap(trajectories, chains.step_size, log_uniforms[index])
             # the checkpoints of a chain that does not move are read by none
             still = trajectories._replace(checkpoints=following.checkpoints)
-            return index + 1, of_chains(_where)(moves, following, still), Step(done & moves, diverging)
+            return index + 1, over_chains(_where)(moves, following, still), Step(done & moves, diverging)
 
         def goes_on(state: Any) -> Any:
             return (state[0] < most_steps) & ~state[2].done.any()
@@ -367,7 +367,7 @@ def _advanced(
         return index, chains, write(draws, row[0], at), write(stats, row[1], at)
 
     def unfinished(state: Any) -> Any:
-        return (state[0] < most_steps) & (state[1].num_draws < wanted).any()
+        return (state[0] < most_steps) & (state[1].num_draws < num_wanted).any()
 
     chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
     draws, stats = jnp.zeros(momenta.shape), jnp.zeros((*shape, most, len(STATISTICS)))

@@ -66,21 +66,21 @@ def sample_together(
     size = min(at_once, num_devices * math.ceil(len(keys) / (num_devices * num_groups)))
     whitened, is_peak = _all_whitened(densities, near, len(keys), size)
     waiting = iter(np.flatnonzero(is_peak).tolist())
-    found: dict[int, Sample | None] = {}
+    samples: dict[int, Sample | None] = {}
     with Pool(num_groups) as pool:
         runs = [_Runs(whitened, waiting, keys, settings, size, pool) for _ in range(num_groups)]
         runs[0].compile()  # here, as programs are traced in one thread
-        for made in pool.results(_Runs.finished, runs):
-            found |= made
-    return [found.get(index) for index in range(len(keys))]
+        for finished in pool.results(_Runs.finished, runs):
+            samples |= finished
+    return [samples.get(index) for index in range(len(keys))]
 
 
 def _all_whitened(densities: Any, near: AffineMap, number: int, size: int) -> tuple[Whitened, Bool[np.ndarray, " S"]]:
     """The densities in coordinates that whiten them, `size` in a call, and which of them are at a peak."""
     parts = []
     for part in chunks(number, size):
-        places = np.arange(part.start, part.start + size).clip(max=number - 1)
-        parts.append(jax.tree.map(np.asarray, _whitened(divided(_at(densities, places)), near)))
+        positions = np.arange(part.start, part.start + size).clip(max=number - 1)
+        parts.append(jax.tree.map(np.asarray, _whitened(divided(_at(densities, positions)), near)))
     maps, is_peak = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:number], *parts)
     return Whitened(densities, maps), is_peak
 
@@ -89,7 +89,7 @@ def _all_whitened(densities: Any, near: AffineMap, number: int, size: int) -> tu
 def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[Array, " S"]]:
     """Maps of the Laplace approximations of densities, and which of them are at a peak."""
 
-    def of_density(density: LogDensity) -> tuple[AffineMap, Array]:
+    def whitening_map(density: LogDensity) -> tuple[AffineMap, Array]:
         dimension, coordinates = len(near.center), Whitened(density, near)
         origin, axes = jnp.zeros(dimension), unit_axes(dimension)
         climb = climbed(coordinates, origin, axes, begin(np.zeros(dimension)), 400, LAST_DECREMENT)
@@ -100,9 +100,9 @@ def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[A
         is_peak = jnp.isfinite(peak).all() & (whitened_gradient @ whitened_gradient <= CONVERGED_DECREMENT)
         factors = (factor @ inverse.mT for factor, inverse in zip(near.factors, inverses, strict=True))
         safe = (jnp.where(is_peak, factor, jnp.eye(factor.shape[1])) for factor in factors)
-        return AffineMap(near(jnp.where(is_peak, peak, climb.point)), tuple(safe), near.places), is_peak
+        return AffineMap(near(jnp.where(is_peak, peak, climb.point)), tuple(safe), near.positions), is_peak
 
-    return jax.vmap(of_density)(densities)
+    return jax.vmap(whitening_map)(densities)
 
 
 def _blocks(density: Whitened, point: Float[Array, " D"]) -> Iterator[Float[Array, "blocks size size"]]:
@@ -110,15 +110,15 @@ def _blocks(density: Whitened, point: Float[Array, " D"]) -> Iterator[Float[Arra
     start, gradient = 0, jax.grad(density)
     for factor in density.whitening.factors:
         number, size, _ = factor.shape
-        of_blocks = slice(start, start := start + number * size)
-        probes = jnp.zeros((size, len(point))).at[:, of_blocks].set(np.tile(np.eye(size), number))
+        span = slice(start, start := start + number * size)
+        probes = jnp.zeros((size, len(point))).at[:, span].set(np.tile(np.eye(size), number))
         slopes = jax.vmap(lambda probe: jax.jvp(gradient, (point,), (probe,))[1])(probes)
-        yield -slopes[:, of_blocks].reshape(size, number, size).swapaxes(0, 1)
+        yield -slopes[:, span].reshape(size, number, size).swapaxes(0, 1)
 
 
-def _at(values: Any, places: Any) -> Any:
+def _at(values: Any, positions: Any) -> Any:
     """The values of some densities, from arrays with an axis of all densities first."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[places], values)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[positions], values)
 
 
 class _Run:
@@ -149,8 +149,8 @@ class _Run:
         self, chains: Chain, draws: Float[np.ndarray, "chains m D"], stats: Float[np.ndarray, "chains m s"]
     ) -> None:
         """Keep what a call has made."""
-        made = self._draws.shape[1] - self.left
-        for chain, (first, count) in enumerate(zip(made, chains.num_draws, strict=True)):
+        num_made = self._draws.shape[1] - self.left
+        for chain, (first, count) in enumerate(zip(num_made, chains.num_draws, strict=True)):
             self._draws[chain, first : first + count] = draws[chain, :count]
             self._stats[chain, first : first + count] = stats[chain, :count]
         self.chains, self.left = chains, self.left - chains.num_draws
@@ -162,9 +162,9 @@ class _Run:
     @property
     def is_given_up(self) -> bool:
         """Whether its warm-up takes more steps than that of a whitened density."""
-        made = self._draws.shape[1] - self.left
-        taken = sum(stats[:count, 0].sum() for stats, count in zip(self._stats, made, strict=True))
-        return not self.is_warm and bool(taken > LONG_TRAJECTORY * self._num_warmup * len(made))
+        num_made = self._draws.shape[1] - self.left
+        num_steps = sum(stats[:count, 0].sum() for stats, count in zip(self._stats, num_made, strict=True))
+        return not self.is_warm and bool(num_steps > LONG_TRAJECTORY * self._num_warmup * len(num_made))
 
     @property
     def is_over(self) -> bool:
@@ -207,18 +207,18 @@ class _Runs:
     def finished(self) -> dict[int, Sample | None]:
         """Index of each density that came here -> its draws and statistics."""
         running: dict[int, _Run] = {}
-        found: dict[int, Sample | None] = {}
+        samples: dict[int, Sample | None] = {}
         while True:
             if self.pool.was_interrupted:
                 raise concurrent.futures.CancelledError
             running |= {index: self._begun(index) for index in itertools.islice(self.waiting, self.size - len(running))}
             if not running:
-                return found
+                return samples
             self._advance(running)
             for index in [index for index, run in running.items() if run.is_over]:
                 sample = running.pop(index).sample()
                 whitening = _at(self.densities.whitening, index)
-                found[index] = sample and (np.asarray(_points(whitening, sample[0])), sample[1])
+                samples[index] = sample and (np.asarray(_points(whitening, sample[0])), sample[1])
 
     def _begun(self, index: int) -> _Run:
         return _Run(self.keys[index], self.settings, self.densities.whitening.center.shape[-1])
@@ -226,14 +226,14 @@ class _Runs:
     def _advance(self, running: Mapping[int, _Run], num_wanting: int | None = None) -> None:
         """Take the next steps of chains, in one call. Places that are free repeat the first chains, without draws."""
         indices, numbers = list(running), {index: run.numbers() for index, run in running.items()}
-        places = indices + indices[:1] * (self.size - len(indices))
-        left = np.stack([running[index].left for index in places])
+        chosen = indices + indices[:1] * (self.size - len(indices))
+        left = np.stack([running[index].left for index in chosen])
         left[len(indices) if num_wanting is None else num_wanting :] = 0
-        adapts = np.array([not running[index].is_warm for index in places])
-        densities = _at(self.densities, places)
+        adapts = np.array([not running[index].is_warm for index in chosen])
+        densities = _at(self.densities, chosen)
         chains, random = (
-            jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-            for each in ([running[index].chains for index in places], [numbers[index] for index in places])
+            jax.tree.map(lambda *leaves: np.stack(leaves), *values)
+            for values in ([running[index].chains for index in chosen], [numbers[index] for index in chosen])
         )
         state = map(divided, (densities, chains, random, left, adapts))
         chains, draws, stats = jax.tree.map(np.asarray, advance_sets(*state, self.settings.target, STEPS_A_CALL))

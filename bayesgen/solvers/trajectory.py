@@ -149,15 +149,15 @@ def extend(
     total = momentum + jnp.where(t.leaf == 0, 0.0, t.momentum_sums[SUBTREE])
     checkpoints, turning = _check_subtrees(t, momentum, total)
     ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
-    whole = t.momentum_sums[TREE] + total
-    whole_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], whole)
+    tree_sum = t.momentum_sums[TREE] + total
+    tree_turning = is_turning(ends[0, MOMENTUM], ends[1, MOMENTUM], tree_sum)
 
     diverging = change > 1000.0  # as in NumPyro and Stan
     failed = turning | diverging
     complete = failed | (t.leaf + 1 == 1 << t.depth)
     merged = complete & ~failed
     depth = t.depth + merged
-    done = complete & (failed | whole_turning | (depth == MAX_DEPTH))
+    done = complete & (failed | tree_turning | (depth == MAX_DEPTH))
     log_weight = jnp.where(t.leaf == 0, -change, jnp.logaddexp(t.log_weights[SUBTREE], -change))
     take = (t.leaf == 0) | (log_uniforms[0] < -change - log_weight)
     pick = merged & (log_uniforms[1] < log_weight - t.log_weights[TREE])
@@ -171,7 +171,7 @@ def extend(
         proposals=proposals,
         potentials=potentials,
         log_weights=jnp.stack([tree_weight, log_weight]),
-        momentum_sums=jnp.stack([jnp.where(merged, whole, t.momentum_sums[TREE]), total]),
+        momentum_sums=jnp.stack([jnp.where(merged, tree_sum, t.momentum_sums[TREE]), total]),
         checkpoints=checkpoints,
         side=jnp.where(complete, t.directions & 1, t.side),
         directions=jnp.where(complete, t.directions >> 1, t.directions),

@@ -87,9 +87,9 @@ def test_batches_that_make_a_row_impossible_take_nothing_of_it():
     """Two batches of draws: of the first none can make the row, by the second it is far from everything."""
     logs = np.log(np.asarray([[0.2, 0.5], [0.7, 0.1]]))[:, :, None] - 2000.0
     with jax.enable_x64(True):
-        of_batch, of_all = map(jax.jit, (JOINT_AND_ENTROPY.of_batch, JOINT_AND_ENTROPY.of_all))
-        batches = [of_batch(np.zeros((2, 1)), table) for table in (np.full((2, 2, 1), -np.inf), logs)]
-        found = of_all(jax.tree.map(lambda *parts: np.stack(parts), *batches))
+        reduce_batch, combine = map(jax.jit, (JOINT_AND_ENTROPY.reduce_batch, JOINT_AND_ENTROPY.combine))
+        batches = [reduce_batch(np.zeros((2, 1)), table) for table in (np.full((2, 2, 1), -np.inf), logs)]
+        found = combine(jax.tree.map(lambda *parts: np.stack(parts), *batches))
     joint = np.exp(logs[:, :, 0] + 2000.0)  # (class, draw)
     marginal = joint.sum(0)
     entropies = scipy.special.entr(joint / marginal).sum(0)
