@@ -58,7 +58,7 @@ MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minut
 
 
 @dataclasses.dataclass(frozen=True)
-class NUTS(Method):
+class NUTS(Settings, Method):
     """Draws from P(Q | T) by the No-U-Turn sampler, for any program.
 
     The sampler sees the data through sufficient statistics, so its cost does not depend on the number of rows. It
@@ -83,10 +83,6 @@ class NUTS(Method):
     Source: Hoffman and Gelman (2014), The No-U-Turn sampler, algorithm 6; iterative form of Phan et al. (2019).
     """
 
-    num_warmup: int | None = None
-    num_samples: int = 1000
-    num_chains: int = 4
-    target_accept_prob: float = 0.8
     precondition: bool = True
     keeps_statistics = False
 
@@ -208,7 +204,7 @@ class NUTS(Method):
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
         keys = [as_key(problem.seed) for problem in problems]
         with placed(len(problems) * self.num_chains * (first.dimension**2 + first.cost)):
-            return sample_together(stacked, prepared.density.whitening, keys, self._settings)
+            return sample_together(stacked, prepared.density.whitening, keys, self)
 
     def _fit_of_sample(
         self,
@@ -229,10 +225,6 @@ class NUTS(Method):
         }
         return fit_of_draws(self, problem, moving, sites, stats, attributes)
 
-    @property
-    def _settings(self) -> Settings:
-        return Settings(self.num_warmup, self.num_samples, self.num_chains, self.target_accept_prob)
-
     def chains(
         self,
         density: LogDensity,
@@ -249,7 +241,7 @@ class NUTS(Method):
             progress: whether to show progress; None means in a terminal.
         """
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
-            return sample(density, self._settings, find_starts if self.precondition else None, as_key(seed), progress)
+            return sample(density, self, find_starts if self.precondition else None, as_key(seed), progress)
 
 
 def _are_alike(densities: Sequence[LogDensity]) -> bool:

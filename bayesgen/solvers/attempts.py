@@ -67,13 +67,13 @@ class Settings:
         num_warmup: warm-up steps a chain; None for the default of the attempt.
         num_samples: draws a chain.
         num_chains: number of chains.
-        target: target acceptance probability of the step size.
+        target_accept_prob: target of the step-size adaptation, in (0, 1).
     """
 
-    num_warmup: int | None
-    num_samples: int
-    num_chains: int
-    target: float
+    num_warmup: int | None = None
+    num_samples: int = 1000
+    num_chains: int = 4
+    target_accept_prob: float = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,15 +139,17 @@ def sample(
     reason = prepared.reason
 
     def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, Sample]:
-        numbers: dict[str, Any] = {
-            "num_samples": settings.num_samples,
-            "num_chains": settings.num_chains,
-            "target": target,
-        }
         total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
         with bar(f"sampling {density.dimension:,} numbers", total, progress) as advanced:
             adapted, draws = sample_chains(
-                coordinates, key, num_warmup=num_warmup, advanced=advanced, **numbers, **options
+                coordinates,
+                key,
+                num_warmup=num_warmup,
+                num_samples=settings.num_samples,
+                num_chains=settings.num_chains,
+                target=target,
+                advanced=advanced,
+                **options,
             )
         return cast(Whitened, adapted), draws
 
@@ -155,7 +157,7 @@ def sample(
         warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
         return Chains(constrained(coordinates, sampled[0]), sampled[1], coordinates, path, target, warnings)
 
-    for target in (settings.target, CAREFUL) if reason is None else ():
+    for target in (settings.target_accept_prob, CAREFUL) if reason is None else ():
         fails = functools.partial(_fails, target < CAREFUL)
         coordinates, sampled = drawn(prepared.density, settings.num_warmup or 150, target, fails=fails)
         failure = failure_of(*sampled, density.has_symmetries)
@@ -169,10 +171,10 @@ def sample(
     num_warmup = settings.num_warmup or NUM_ADAPTED
     windows = [size for share in (1, 2, 4, 6) if (size := share * num_warmup // 16) >= 10]
     adapting = _adapting(prepared.density)
-    coordinates, sampled = drawn(adapting, num_warmup - sum(windows), settings.target, windows=windows)
+    coordinates, sampled = drawn(adapting, num_warmup - sum(windows), settings.target_accept_prob, windows=windows)
     if not np.isfinite(sampled[1]["potential_energy"]).all():
         raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
-    return chains(coordinates, sampled, f"adapted: {reason}", settings.target)
+    return chains(coordinates, sampled, f"adapted: {reason}", settings.target_accept_prob)
 
 
 def _fails(is_bold: bool, stats: Mapping[str, np.ndarray], is_warm: bool) -> bool:

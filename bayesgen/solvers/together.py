@@ -176,7 +176,7 @@ class _Run:
         if self.is_given_up:
             return None
         statistics = named_statistics(self._stats)
-        wants_care = self._settings.target < CAREFUL and statistics["diverging"].any()
+        wants_care = self._settings.target_accept_prob < CAREFUL and statistics["diverging"].any()
         return None if wants_care or failure_of(self._draws, statistics, False) else (self._draws, statistics)
 
 
@@ -236,7 +236,9 @@ class _Runs:
             for values in ([running[index].chains for index in chosen], [numbers[index] for index in chosen])
         )
         state = map(divided, (densities, chains, random, left, adapts))
-        chains, draws, stats = jax.tree.map(np.asarray, advance_sets(*state, self.settings.target, STEPS_A_CALL))
+        chains, draws, stats = jax.tree.map(
+            np.asarray, advance_sets(*state, self.settings.target_accept_prob, STEPS_A_CALL)
+        )
         for place, index in enumerate(indices):
             running[index].take(_at(chains, place), draws[place], stats[place])
 
