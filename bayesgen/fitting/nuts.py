@@ -32,11 +32,10 @@ from bayesgen.program import (
 )
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
+    ChainDraws,
     Chains,
-    Sample,
     Settings,
     constrained,
-    evaluator_of,
     laplace,
     sample,
     sample_together,
@@ -190,7 +189,7 @@ class NUTS(Settings, Method):
         problems: Sequence[ProgramProblem],
         moving: GenerativeProgram,
         start: ParameterArrays | None,
-    ) -> Sequence[Sample | None]:
+    ) -> Sequence[ChainDraws | None]:
         """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone.
 
         `moving` and `start` are the program of the first, and a process near its mode.
@@ -198,7 +197,7 @@ class NUTS(Settings, Method):
         alone, first = [None] * len(problems), densities[0]
         if not _are_alike(densities) or first.loops_over_rows:
             return alone
-        prepared = laplace(first, evaluator_of(first), _starts(moving, start, problems[0].seed))
+        prepared = laplace(first, _starts(moving, start, problems[0].seed))
         if prepared.reason is not None or sum(map(np.size, prepared.density.whitening.factors)) > MOST_TOGETHER:
             return alone
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)

@@ -20,7 +20,7 @@ from bayesgen.program import (
     ConcreteModel,
     CrossProductsTerm,
     LogLikelihood,
-    log_likelihoods,
+    likelihood_terms,
     repeated_rows,
     row_statistics,
 )
@@ -127,7 +127,7 @@ class ProgramProblem(Problem[Fit]):
     def log_likelihoods(self) -> tuple[LogLikelihood, ...]:
         """The log-likelihoods whose sum is that of the program's data."""
         with jax.enable_x64(True):
-            return log_likelihoods(self.program, self.data.statistics)
+            return likelihood_terms(self.program, self.data.statistics)
 
     @property
     def about_products(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Programs, NumPyro functions that make data: running and evaluating them, their densities and joint tables."""
 
 from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites, center_and_scale, run_abstractly
-from .cross_products import CrossProductsTerm, log_likelihoods
+from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
     FAST_TO_COMPILE,
     LogLikelihood,
@@ -129,9 +129,9 @@ __all__ = [
     "is_plate",
     "is_sample",
     "is_scanned",
+    "likelihood_terms",
     "log_density_of_sites",
     "log_joint_draws",
-    "log_likelihoods",
     "log_priors",
     "log_prob",
     "log_probs_by_site",

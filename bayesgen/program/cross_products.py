@@ -21,10 +21,11 @@ from .structure import BLOCK, Arrays, Means, Program
 
 FEWEST = 4 * LEAST_ROWS  # rows that are compressed: fewer cost little as they are
 SAMPLE = 4 * CACHE_ROWS  # rows of which a basis is chosen; the others are seen once, if it is theirs, too
-MOST, PASSES = 256, 3  # rows of a basis, and passes over all rows
-# relative to their size at arbitrary latents; in between, what rows multiply by latents may be lost by its unit
+MOST_BASIS_ROWS, MOST_PASSES = 256, 3  # rows of a basis, and passes over all rows
+# of residuals relative to means at arbitrary latents: below the first they are rounding, above the second real; between
+# the two a term in small units may be lost in rounding, and the site is left row by row
 LEAST_ROUNDING, ROUNDING_OF_MEANS = 1e-14, 1e-12
-ROUNDING_OF_SUMS = 1e-8  # at other latents than those that a basis is chosen by
+ROUNDING_OF_SUMS = 1e-8  # relative, at other latents than those by which a basis was chosen
 FAR = 10.0  # coefficients of a row that had better be in the basis
 
 
@@ -66,7 +67,7 @@ class CrossProductsTerm(LogLikelihood):
         return False
 
 
-def log_likelihoods(program: Program, statistics: SufficientStatistics) -> tuple[LogLikelihood, ...]:
+def likelihood_terms(program: Program, statistics: SufficientStatistics) -> tuple[LogLikelihood, ...]:
     """The log-likelihoods whose sum is that of the data, by as few numbers as possible.
 
     Sites are compressed where all rows have labels, which are then among what rows know.
@@ -87,13 +88,13 @@ def _site_term(program: Program, site: str, rows: Rows) -> CrossProductsTerm | N
         counts = counts & np.asarray(rows.observed[site]).reshape(rows.num_rows, -1).any(1)
     rows = rows if counts.all() else rows.take(np.flatnonzero(counts))
     means = program.separable_means(site, rows.num_rows) if rows.num_rows >= FEWEST else None
-    most, num_draws = min(rows.num_rows // 8, 2 * math.isqrt(rows.num_rows), MOST), BLOCK
+    most, num_draws = min(rows.num_rows // 8, 2 * math.isqrt(rows.num_rows), MOST_BASIS_ROWS), BLOCK
     while means is not None:
         vectors, limit = _vectors_of(means, num_draws, rows), min(most, num_draws - 2)
         basis = _basis_of_sample(vectors, rows)
-        if 0 < len(basis.places) <= limit:
+        if 0 < len(basis.positions) <= limit:
             return _products(basis, vectors, means, site, rows, limit)
-        if not len(basis.places) or limit == most:
+        if not len(basis.positions) or limit == most:
             break
         num_draws *= 2
     return None
@@ -121,17 +122,17 @@ class _Basis:
     """Rows of which others are linear combinations, with coefficients that are not large.
 
     Attributes:
-        places: their positions.
+        positions: of the rows.
         vectors: their means at arbitrary latents.
     """
 
-    def __init__(self, places: Int[np.ndarray, " p"], vectors: Float[np.ndarray, "p L"]) -> None:
-        self.places, self.vectors = places, vectors
+    def __init__(self, positions: Int[np.ndarray, " p"], vectors: Float[np.ndarray, "p L"]) -> None:
+        self.positions, self.vectors = positions, vectors
         self._orthogonal, triangular = np.linalg.qr(vectors.T)
         self._inverse = np.linalg.inv(triangular).T
 
     @classmethod
-    def of(cls, places: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]) -> "_Basis":
+    def of(cls, positions: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]) -> "_Basis":
         """The basis of rows, chosen by pivots; of no row where rounding leaves it in doubt."""
         triangular, order = scipy.linalg.qr(vectors.T, mode="r", pivoting=True, check_finite=False)
         sizes = np.abs(np.diagonal(triangular))
@@ -139,10 +140,10 @@ class _Basis:
         shares = sizes / np.linalg.norm(vectors[order], axis=1)
         is_doubtful = np.any((shares > LEAST_ROUNDING) & (shares <= ROUNDING_OF_MEANS))
         order = order[:0] if is_doubtful else order[shares > ROUNDING_OF_MEANS]
-        return cls(places[order], vectors[order])
+        return cls(positions[order], vectors[order])
 
     def read(
-        self, places: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]
+        self, positions: Int[np.ndarray, " m"], vectors: Float[np.ndarray, "m L"]
     ) -> "tuple[_Basis, Float[np.ndarray, 'm p']]":
         """The coefficients of rows, and the basis; where rows stand out, one that is theirs, too."""
         projected, sizes = vectors @ self._orthogonal, np.linalg.norm(vectors, axis=1)
@@ -151,8 +152,8 @@ class _Basis:
         new = ~(is_near & (np.linalg.norm(errors, axis=1) <= ROUNDING_OF_MEANS * sizes))
         if not new.any():
             return self, coefficients
-        places, vectors = np.concatenate([self.places, places[new]]), np.concatenate([self.vectors, vectors[new]])
-        return _Basis.of(places, vectors), coefficients
+        positions = np.concatenate([self.positions, positions[new]])
+        return _Basis.of(positions, np.concatenate([self.vectors, vectors[new]])), coefficients
 
 
 def _basis_of_sample(means: Callable[[Rows], Float[np.ndarray, "n L"]], rows: Rows) -> _Basis:
@@ -199,20 +200,20 @@ def _products(
         )
         return read, summary, is_mean
 
-    for _ in range(PASSES):
-        basis_means = means.at_others(rows.take(basis.places))
-        reference = np.where(observed[basis.places], observed_values[basis.places], typical)
+    for _ in range(MOST_PASSES):
+        basis_means = means.at_others(rows.take(basis.positions))
+        reference = np.where(observed[basis.positions], observed_values[basis.positions], typical)
         wider, summaries, are_means = zip(*in_threads(summarize_chunk, chunks(rows.num_rows, CACHE_ROWS)), strict=True)
         wider_bases = [other for other in wider if other is not basis]
         if not wider_bases and not all(are_means):
             return None
         if not wider_bases:
-            few = dataclasses.replace(rows.take(basis.places), observed={}, weights=None)
+            few = dataclasses.replace(rows.take(basis.positions), observed={}, weights=None)
             return CrossProductsTerm(
                 few, np.moveaxis(reference, 0, -1), functools.reduce(Moments._merged, summaries), site
             )
         for other in wider_bases:
-            basis, _ = basis.read(other.places, other.vectors)
-        if not 0 < len(basis.places) <= most:
+            basis, _ = basis.read(other.positions, other.vectors)
+        if not 0 < len(basis.positions) <= most:
             break
     return None

@@ -62,7 +62,7 @@ def _edge(support: Constraint, draws: Float[np.ndarray, "chain draw *shape"]) ->
 
 Decay: TypeAlias = Real[Array, "..."] | float  # decrease of a log density a unit
 
-STEEP = 0.25  # a tail that falls by this or more a unit needs no stretching
+STEEP_TAIL = 0.25  # a tail that falls by this or more a unit needs no stretching
 NEAR_ZERO, NEAR_ONE = -700.0, 36.0  # log odds beyond which p, or 1 - p, is not resolved by floating point
 
 
@@ -113,7 +113,7 @@ class _Stretch(NamedTuple):
     @classmethod
     def for_tails(cls, left: Decay, right: Decay) -> "_Stretch":
         """The map for tails with these slopes; steep tails are not stretched."""
-        return cls(*(jnp.maximum(1 - jnp.minimum(decay, STEEP) / STEEP, 0.0) for decay in (left, right)))
+        return cls(*(jnp.maximum(1 - jnp.minimum(decay, STEEP_TAIL) / STEEP_TAIL, 0.0) for decay in (left, right)))
 
     def _coefficient(self, free: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.where(free < 0, self.left, self.right)

@@ -33,7 +33,7 @@ MOST_AXES = 4
 IN_ONE, FIRST, SECOND = 81, 512, 1024  # numbers of points
 STARTS = 4.0 ** np.arange(-2, 8)  # distances from the origin at which a mode is looked for
 PARTS = np.array([0.0, 2.0, 1.0, *4.0 ** -np.arange(1, 6)])  # of Newton's step
-FACTORS = 2.0 ** np.arange(-11, 24)  # of widths by curvature, at which the fall of the log density is measured
+WIDTH_FACTORS = 2.0 ** np.arange(-11, 24)  # of widths by curvature, at which the fall of the log density is measured
 NEGLIGIBLE = 33.0  # fall of the log density at the ends of the rule
 MOST_MODES = 4  # in one coordinate
 UNRESOLVED = 0.01  # difference of logs of integrals by all points, and by every second one
@@ -51,7 +51,7 @@ def num_points(num_axes: int) -> int:
     return FIRST + SECOND if num_axes > 1 else IN_ONE if num_axes else 1
 
 
-class Line(NamedTuple):
+class DensityLine(NamedTuple):
     """Densities of one coordinate at even distances along a line that is dense about each of their modes.
 
     The place of x is the sum over modes of t, where x = mode + width sinh(pi/2 sinh(t)).
@@ -75,11 +75,11 @@ class Line(NamedTuple):
     slopes: Float[Array, "m C"]
 
     @classmethod
-    def of(cls, log_densities: LogDensities, parameters: Any, num_cases: int, num_points: int) -> "Line":
+    def of(cls, log_densities: LogDensities, parameters: Any, num_cases: int, num_points: int) -> "DensityLine":
         """The line of densities, differentiable by their parameters."""
-        peaks = _peaks(log_densities, jax.lax.stop_gradient(parameters), num_cases)
-        line = cls(peaks.modes, peaks.widths, peaks.counts, *2 * [peaks.ends[0]], *2 * [jnp.zeros((0, num_cases))])
-        first, last = line._places(peaks.ends)[0]
+        *peaks, ends = _peaks(log_densities, jax.lax.stop_gradient(parameters), num_cases)
+        line = cls(*peaks, *2 * [ends[0]], *2 * [jnp.zeros((0, num_cases))])
+        first, last = line._places(ends)[0]
         line = line._replace(first=first, step=(last - first) / (num_points - 1))
         points, slopes = line.at(jnp.arange(num_points)[:, None])
         return line._replace(logs=_safe(log_densities, parameters)(points), slopes=slopes)
@@ -174,20 +174,6 @@ def _hyperbolic(t: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Floa
     return 0.5 * (power - 1 / power), 0.5 * (power + 1 / power)
 
 
-class Peaks(NamedTuple):
-    """Modes of densities of one coordinate: see `Line`.
-
-    Attributes:
-        modes, widths, counts: as there.
-        ends: points beyond which the densities are negligible.
-    """
-
-    modes: Float[Array, "modes C"]
-    widths: Float[Array, "modes C"]
-    counts: Float[Array, "modes C"]
-    ends: Float[Array, "2 C"]
-
-
 class _ModeSearch(NamedTuple):
     """The search for the modes of each density, between two climbs.
 
@@ -196,8 +182,8 @@ class _ModeSearch(NamedTuple):
         start, spare: where the next climb begins, and the one after it if no better start is seen: log density (-inf
             for nowhere), point, and the points on either side between which the climb stays.
         levels: log densities of the modes; -inf where there are fewer.
-        modes, widths: see `Line`.
-        ends: see `Peaks`.
+        modes, widths: see `DensityLine`.
+        ends: points beyond which the densities are negligible.
     """
 
     num_climbs: Int[Array, ""]
@@ -209,8 +195,10 @@ class _ModeSearch(NamedTuple):
     ends: Float[Array, "2 C"]
 
 
-def _peaks(log_densities: LogDensities, parameters: Any, num_cases: int) -> Peaks:
-    """Up to `MOST_MODES` modes of each density.
+def _peaks(
+    log_densities: LogDensities, parameters: Any, num_cases: int
+) -> tuple[Float[Array, "modes C"], Float[Array, "modes C"], Float[Array, "modes C"], Float[Array, "2 C"]]:
+    """`modes`, `widths` and `counts` of `DensityLine`, and the points beyond which the densities are negligible.
 
     The first climb begins at the best of `STARTS`. Where the density, at distances from the last mode that double,
     rises again, the next climb begins at the highest such point, and stays between its neighbours.
@@ -226,7 +214,7 @@ def _peaks(log_densities: LogDensities, parameters: Any, num_cases: int) -> Peak
     search = jax.lax.while_loop(goes_on, climb, _begun_search(safe, num_cases))
     is_mode = (jnp.arange(MOST_MODES)[:, None] == 0) | (search.levels > search.levels.max(0) - NEGLIGIBLE)
     modes, widths = (jnp.where(is_mode, row, row[0]) for row in (search.modes, search.widths))
-    return Peaks(modes, widths, is_mode.astype(modes.dtype), search.ends)
+    return modes, widths, is_mode.astype(modes.dtype), search.ends
 
 
 def _begun_search(safe: ManyLogDensities, num_cases: int) -> _ModeSearch:
@@ -275,7 +263,7 @@ def _rises(
     mode: Float[Array, " C"], radius: Float[Array, " C"], level: Float[Array, " C"], falls: Float[Array, "2 F 1 C"]
 ) -> tuple[Float[Array, "m C"], ...]:
     """Log densities at points about a mode, -inf where a neighbour is higher; the points, and those beside them."""
-    points = mode + np.concatenate([-FACTORS[::-1], [0.0], FACTORS])[:, None] * radius
+    points = mode + np.concatenate([-WIDTH_FACTORS[::-1], [0.0], WIDTH_FACTORS])[:, None] * radius
     logs = level - jnp.concatenate([falls[1, ::-1, 0], jnp.zeros((1, len(mode))), falls[0, :, 0]])
     rises = logs[1:-1] - logs[:-2], logs[1:-1] - logs[2:]
     is_higher = (jnp.minimum(*rises) > 0) & (jnp.maximum(*rises) > RISE)
@@ -316,7 +304,7 @@ def log_integrals(
     """
     log_densities = jax.jit(log_densities)
     if num_axes == 1:
-        line = Line.of(log_densities, parameters, num_cases, IN_ONE)
+        line = DensityLine.of(log_densities, parameters, num_cases, IN_ONE)
         fine, coarse = map(line.log_integrals, (1, 2))
         return jnp.where((line.counts.sum(0) == MOST_MODES) & (jnp.abs(fine - coarse) > UNRESOLVED), jnp.nan, fine)
     mode, axes, falls = _searched(log_densities, parameters, num_cases, num_axes)
@@ -344,7 +332,7 @@ def _safe(log_densities: LogDensities, parameters: Any) -> ManyLogDensities:
 def _searched(
     log_densities: LogDensities, parameters: Any, num_cases: int, num_axes: int
 ) -> tuple[Float[Array, "C d"], Float[Array, "C d d"], Float[Array, "2 F d C"]]:
-    """Modes, axes of the curvature (C, coordinates, axes), and falls of log densities at `FACTORS` of these."""
+    """Modes, axes of the curvature (C, coordinates, axes), and falls of log densities at `WIDTH_FACTORS` of these."""
     safe = _safe(log_densities, parameters)
     units = np.eye(num_axes)[:, None, :] * np.concatenate([[0.0], STARTS, -STARTS])[None, :, None]
     starts = jnp.broadcast_to(units.reshape(-1, 1, num_axes), (units[..., 0].size, num_cases, num_axes))
@@ -355,8 +343,8 @@ def _searched(
 def _falls(
     safe: ManyLogDensities, mode: Float[Array, "C d"], axes: Float[Array, "C d d"], level: Float[Array, " C"]
 ) -> Float[Array, "2 F d C"]:
-    """Falls of log densities from the mode at `FACTORS` of its axes, on either side."""
-    moves = np.multiply.outer([1.0, -1.0], FACTORS)[..., None, None, None] * jnp.moveaxis(axes, 2, 0)
+    """Falls of log densities from the mode at `WIDTH_FACTORS` of its axes, on either side."""
+    moves = np.multiply.outer([1.0, -1.0], WIDTH_FACTORS)[..., None, None, None] * jnp.moveaxis(axes, 2, 0)
     falls = level - safe((mode + moves).reshape(-1, *mode.shape)).reshape(moves.shape[:-1])
     return jnp.nan_to_num(falls, nan=jnp.inf)
 
@@ -367,16 +355,16 @@ def _widths(falls: Float[Array, "2 F d C"]) -> Float[Array, "d C"]:
 
 
 def _reach(falls: Float[Array, "2 F d C"], is_within: Shaped[Array, "2 F d C"], level: float) -> Float[Array, "2 d C"]:
-    """Factors at which log densities fall by a level, after the last of `FACTORS` that is within, on either side.
+    """Factors at which log densities fall by a level, after the last of `WIDTH_FACTORS` that is within, on either side.
 
     Between two factors, the log of the fall is linear in the log of the factor, as it is for powers.
     """
-    indices = np.arange(len(FACTORS))[:, None, None]
-    last = jnp.clip(jnp.where(is_within, indices, 0).max(1, keepdims=True), 0, len(FACTORS) - 2)
+    indices = np.arange(len(WIDTH_FACTORS))[:, None, None]
+    last = jnp.clip(jnp.where(is_within, indices, 0).max(1, keepdims=True), 0, len(WIDTH_FACTORS) - 2)
     around = (jnp.take_along_axis(falls, index, axis=1)[:, 0] for index in (last, last + 1))
     low, high = (jnp.log(jnp.clip(fall, 1e-12, 1e6)) for fall in around)
     share = jnp.clip((np.log(level) - low) / jnp.where(high > low, high - low, 1.0), 0, 1)
-    return FACTORS[0] * jnp.exp((last[:, 0] + share) * np.log(FACTORS[1] / FACTORS[0]))
+    return WIDTH_FACTORS[0] * jnp.exp((last[:, 0] + share) * np.log(WIDTH_FACTORS[1] / WIDTH_FACTORS[0]))
 
 
 def _best(points: Float[Array, "m C d"], logs: Float[Array, "m C"]) -> tuple[Float[Array, "C d"], Float[Array, " C"]]:

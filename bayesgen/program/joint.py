@@ -69,7 +69,7 @@ class ReferenceProcess:
 
 
 @record
-class Processes:
+class PreparedProcesses:
     """Many processes of a program, prepared for rows.
 
     Attributes:
@@ -105,8 +105,8 @@ def reference_of(
 
 def processes(
     program: Program, reference: ReferenceProcess, latents: Arrays, covariates: Arrays, precision: str
-) -> Processes:
-    """The `Processes` of latents with one leading axis; natural parameters in this precision. Traceable."""
+) -> PreparedProcesses:
+    """The `PreparedProcesses` of latents with one leading axis; natural parameters in this precision. Traceable."""
     constant, parameters = _class_terms_by_draw(program, latents, covariates)
     parts = []
     for name, site_reference in reference.sites.items():
@@ -114,7 +114,7 @@ def processes(
         parts.append(natural_parameters)
         constant = constant + offset
     parts.append((constant - reference.constant)[..., None])
-    return Processes(
+    return PreparedProcesses(
         natural_parameters=jnp.swapaxes(jnp.concatenate(parts, -1), 0, 1).astype(precision),
         parameters={name: draws for name, draws in parameters.items() if name not in reference.sites},
         latents=latents if _rowwise_sites(program, parameters) else {},
@@ -134,7 +134,7 @@ class Features:
 
     Attributes:
         log_joint: under the reference, of the sites with a linear form.
-        features: multiplied by `Processes.natural_parameters`; the last one is 1.
+        features: multiplied by `PreparedProcesses.natural_parameters`; the last one is 1.
     """
 
     log_joint: Float[Array, "K n"]
@@ -151,7 +151,7 @@ def features_of(reference: ReferenceProcess, rows: Rows, precision: str) -> Feat
 
 
 def log_joint_tables(
-    program: Program, reference: ReferenceProcess, draws: Processes, features: Features, rows: Rows
+    program: Program, reference: ReferenceProcess, draws: PreparedProcesses, features: Features, rows: Rows
 ) -> tuple[Float[Array, "K n"], Float[Array, "K draws n"]]:
     """Log-joints under a reference, and the deviations from them under many processes. Traceable.
 
@@ -176,7 +176,7 @@ def finite_reference(logs: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _nonlinear_table(
-    program: Program, reference: ReferenceProcess, draws: Processes, rows: Rows
+    program: Program, reference: ReferenceProcess, draws: PreparedProcesses, rows: Rows
 ) -> Float[Array, "K draws n"] | None:
     """The table of the sites without a linear form; None where there are none."""
     statistics = dict(program.plan.compressed)
@@ -344,7 +344,7 @@ def _prepare(
     *,
     precision: str,
     masked: tuple[str, ...],
-) -> tuple[ReferenceProcess, Processes, Float[Array, "K F"]]:
+) -> tuple[ReferenceProcess, PreparedProcesses, Float[Array, "K F"]]:
     """The reference, the processes batch by batch, and the largest squares of their natural parameters."""
     draws = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), batches)
     reference = reference_of(program, draws, covariates, masked)
@@ -356,7 +356,7 @@ def _prepare(
 def _reduce(
     program: Program,
     reference: ReferenceProcess,
-    batches: Processes,
+    batches: PreparedProcesses,
     largest_squares: Float[Array, "K F"],
     rows: Rows,
     *,
@@ -365,7 +365,7 @@ def _reduce(
     """The reduction of rows, and bounds on the sizes of their deviations."""
     features = features_of(reference, rows, reduction.precision)
 
-    def reduce_batch(draws: Processes) -> Any:
+    def reduce_batch(draws: PreparedProcesses) -> Any:
         return reduction.reduce_batch(*log_joint_tables(program, reference, draws, features, rows))
 
     squares = jnp.einsum("kf,kfn->kn", largest_squares, jnp.square(features.features.astype(float)))

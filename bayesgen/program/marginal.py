@@ -14,7 +14,7 @@ from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
 from .evaluation import evaluate
-from .integration import IN_ONE, MOST_AXES, Line, log_integrals
+from .integration import IN_ONE, MOST_AXES, DensityLine, log_integrals
 from .structure import Arrays, Program
 
 Row = tuple[Arrays, Arrays, Arrays]  # values, covariates and masks of a row
@@ -81,7 +81,7 @@ def row_draws(
         def at_points(latents: Arrays, points: Float[Array, "copies 1"]) -> Float[Array, " copies"]:
             return copies_log_prob(latents, structure.free_local(points))
 
-        line, keys = Line.of(at_points, latents, len(classes), 2 * IN_ONE - 1), jax.random.split(key)
+        line, keys = DensityLine.of(at_points, latents, len(classes), 2 * IN_ONE - 1), jax.random.split(key)
         possible = (code < 0) | (classes == code)
         fine, coarse = (jnp.where(possible, line.log_integrals(every), -jnp.inf) for every in (1, 2))
         point = line.draw(at_points, latents, keys[0])[jax.random.categorical(keys[1], fine)]

@@ -21,7 +21,8 @@ from bayesgen.typing import Array
 from .traces import shaped
 
 FEW_LATENTS = -np.arange(1.0, BLOCK + 1).reshape(1, BLOCK)  # draws at which most latents are zero
-# of the sizes of arbitrary numbers, up and down: few at every other draw, which keeps digits where units are alike
+# arbitrary numbers are 10^u with u uniform in [-8, 8], and at every other draw in [-1, 1], which keeps digits where
+# units are alike
 DECADES, FEW_DECADES = 8.0, 1.0
 # operations whose results are sums of products of entries of their operands, and those of their operands that may not
 # depend on latents: indexes and conditions

@@ -5,7 +5,7 @@ from .attempts import Chains, Preparation, Settings, laplace, sample
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
-from .sampler import Sample
+from .sampler import ChainDraws
 from .together import sample_together
 from .trajectory import MAX_DEPTH as MAX_DEPTH
 
@@ -14,11 +14,11 @@ __all__ = [
     "MOST_DECOMPOSED",
     "AffineMap",
     "Ascent",
+    "ChainDraws",
     "Chains",
     "Coordinates",
     "Optimum",
     "Preparation",
-    "Sample",
     "Settings",
     "Status",
     "Whitened",

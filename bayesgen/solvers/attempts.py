@@ -10,47 +10,17 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-import jax
 import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.runtime import bar
 from bayesgen.statistics import split_rhats
-from bayesgen.typing import Float
 
 from .curvature import AffineMap, Whitened, constrained
 from .maximize import search
-from .quasi_newton import MOST_DENSE_AXES, Evaluator, Vector, batched, evaluator_of
-from .sampler import Sample, advance_of, draw_numbers, groups, sample_chains, start
-from .trajectory import POSITION, TREE
-
-
-def evaluator_by_steps(density: Whitened, num_chains: int) -> Evaluator:
-    """The evaluator of a density at whitened points by the compiled sampler, so that mode search compiles nothing.
-
-    A leapfrog step of length zero, the first of its trajectory, proposes its start with potential and gradient.
-
-    Args:
-        density: log density, of the structure that will be sampled.
-        num_chains: as in sampling.
-    """
-    size, random = groups(num_chains)[0], np.random.default_rng(0)
-    resting = start(density.dimension, random, size)._replace(step_size=np.zeros(size))
-    numbers, wanted = draw_numbers(random, size, density.dimension), np.ones(size, np.int32)
-    ends = np.asarray(resting.trajectory.ends)
-    density, resting, numbers, wanted = jax.device_put((density, resting, numbers, wanted))
-
-    def step(points: Float[np.ndarray, "points D"], _: int) -> tuple[Any, Any]:
-        ends[:, :, POSITION] = points[:, None]
-        chains = resting._replace(trajectory=resting.trajectory._replace(ends=ends.copy()))
-        after = advance_of(density)(density, chains, numbers, wanted, 0.5, False, 1)[0].trajectory
-        proposed = np.asarray(after.proposals)[:, TREE]  # position and gradient of the potential
-        return -np.asarray(after.potentials)[:, TREE], -proposed[:, 1]
-
-    plain = density.density
-    return Evaluator(batched(step, size), plain.blocks, why_not_finite=plain.why_not_finite)
-
+from .quasi_newton import Vector, evaluator_of
+from .sampler import ChainDraws, sample_chains
 
 MOST_DENSE = 100  # dimensions up to which coordinates are adapted to correlations
 NUM_ADAPTED = 400  # warm-up draws of four chains that adapt together
@@ -135,10 +105,10 @@ def sample(
         prepared = Preparation(_shifted(density, np.zeros(density.dimension)), "precondition=False")
     else:
         with bar(f"finding the mode of {density.dimension:,} numbers", 1, progress):
-            prepared = whitened_at_mode(density, settings.num_chains, find_starts)
+            prepared = laplace(density, find_starts())
     reason = prepared.reason
 
-    def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, Sample]:
+    def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, ChainDraws]:
         total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
         with bar(f"sampling {density.dimension:,} numbers", total, progress) as advanced:
             adapted, draws = sample_chains(
@@ -153,7 +123,7 @@ def sample(
             )
         return cast(Whitened, adapted), draws
 
-    def chains(coordinates: Whitened, sampled: Sample, path: str, target: float) -> Chains:
+    def chains(coordinates: Whitened, sampled: ChainDraws, path: str, target: float) -> Chains:
         warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
         return Chains(constrained(coordinates, sampled[0]), sampled[1], coordinates, path, target, warnings)
 
@@ -212,25 +182,13 @@ def failure_of(draws: np.ndarray, stats: dict[str, np.ndarray], has_symmetries: 
     return None
 
 
-def whitened_at_mode(density: LogDensity, num_chains: int, find_starts: Callable[[], Iterable[Vector]]) -> Preparation:
-    """Coordinates whitened at the mode.
-
-    Where the structure of the whitened density is known beforehand, the mode search evaluates it by the compiled
-    sampler, see `evaluator_by_steps`. This makes a first fit 1.26 times as fast (`python -m benchmarks --only cold`).
-    """
-    if density.dimension > MOST_DENSE_AXES:
-        return laplace(density, evaluator_of(density), find_starts())
-    expected = Whitened(density, AffineMap.dense(density.dimension))
-    return laplace(density, evaluator_by_steps(expected, num_chains), find_starts())
-
-
-def laplace(density: LogDensity, evaluator: Evaluator, starts: Iterable[Vector]) -> Preparation:
+def laplace(density: LogDensity, starts: Iterable[Vector]) -> Preparation:
     """Coordinates whitened by the Laplace approximation at the mode, or others where it is not usable.
 
     Raises:
         FitError: where the density is not finite at any start.
     """
-    optimum = search(evaluator, starts, density.has_symmetries)
+    optimum = search(evaluator_of(density), starts, density.has_symmetries)
     centred = _shifted(density, optimum.vector)
     if optimum.num_modes > 1:
         reason = f"{optimum.num_modes} modes were found, and chains need not visit all of them in their proportions"

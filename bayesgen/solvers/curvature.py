@@ -23,7 +23,7 @@ from bayesgen.records import record
 from bayesgen.runtime import OwnedJit, chunks
 from bayesgen.typing import Array, Float, Int
 
-from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, Axes, Evaluator, Points, Vector
+from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, CoordinateAxes, Evaluator, Points, Vector
 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
 ALWAYS_DENSE = MOST_DENSE_AXES  # dimensions up to which the Hessian is one block
@@ -78,7 +78,7 @@ class Curvature:
         """Factors F with F F' = inv(|block|), whatever the signs of its eigenvalues."""
         return [_root_of_size(block) for block in self.blocks]
 
-    def axes(self) -> Axes:
+    def axes(self) -> CoordinateAxes:
         """Axes of coordinates in which the curvature is about one in size; widths of coordinates in high dimensions."""
         size = sum(index.size for index in self.members)
         if size <= MOST_DENSE_AXES:
@@ -248,11 +248,6 @@ class AffineMap:
     def shift(cls, center: Float[np.ndarray, " D"]) -> "AffineMap":
         """A shift to a centre, F = I."""
         return cls(np.asarray(center), (np.ones((len(center), 1, 1)),))
-
-    @classmethod
-    def dense(cls, dimension: int) -> "AffineMap":
-        """The identity, of the same structure as a Laplace approximation with one block."""
-        return cls(np.zeros(dimension), (np.eye(dimension)[None],))
 
     @classmethod
     def at_peak(cls, center: Float[np.ndarray, " D"], curvature: Curvature) -> "AffineMap":

@@ -7,7 +7,7 @@ slow. A search says how it ended, and the host words the refusal.
 import dataclasses
 import enum
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -16,11 +16,23 @@ from bayesgen.log_density import LogDensity
 from bayesgen.typing import Float
 
 from .curvature import Curvature, curvature_at
-from .quasi_newton import MOST_DENSE_AXES, Axes, Climb, Evaluator, Points, Vector, along, begin, evaluator_of, unit_axes
+from .quasi_newton import (
+    MOST_DENSE_AXES,
+    Climb,
+    CoordinateAxes,
+    Evaluator,
+    Points,
+    Vector,
+    along,
+    begin_climb,
+    evaluator_of,
+    unit_axes,
+)
 
 MOST_DECOMPOSED = 1200  # dimensions up to which flat directions are found by eigenvalues or singular values
 ROUNDS, CLIMB_STEPS = 20, 400  # climbs from one start, and evaluations of each
 PEAK_STEPS, MOST_SPIKES = 100, 3  # evaluations of each where peaks are looked for in few dimensions, and lost starts
+STEPS_A_LOOK = 25  # evaluations of a climb before it is compared with known optima
 LAST_DECREMENT = 1e-20  # product of gradient and next step where a climb ends: 1e-10 of a standard deviation
 AGREEMENT = 1e-3  # difference of the values of equal optima
 CONVERGED_DECREMENT = 1e-4  # squared Newton decrement at an optimum, at most
@@ -156,11 +168,11 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
         is_known = any(optimum.converged for optimum in optima)
         if for_peaks and not is_known and len(optima) >= MOST_SPIKES:
             break
-        at_once = 1 if not optima else evaluator.climbs_at_once if is_known or not for_peaks else MOST_SPIKES - 1
+        at_once = MOST_SPIKES - 1 if optima and for_peaks and not is_known else 1
         while waiting and len(routes) < at_once:  # most lead to the same one
             routes.append(waiting.pop())
         following = []
-        for route in _continued(evaluator, routes):
+        for route in (_continued(evaluator, route) for route in routes):
             if any(reached.converged and reached.is_at(route.vector, route.value) for reached in optima):
                 continue  # there is no need for its last digits again
             if not route.is_over and route.num_steps < most_steps:
@@ -230,15 +242,15 @@ class _Route:
     """
 
     origin: Optimum
-    axes: Axes
+    axes: CoordinateAxes
     num_rounds: int
     climb: Climb
     num_steps: int = 0
 
     @classmethod
-    def begin(cls, origin: Optimum, axes: Axes, num_rounds: int) -> "_Route":
+    def begin(cls, origin: Optimum, axes: CoordinateAxes, num_rounds: int) -> "_Route":
         """The first point of a route."""
-        return cls(origin, axes, num_rounds, begin(np.zeros_like(origin.vector)))
+        return cls(origin, axes, num_rounds, begin_climb(np.zeros_like(origin.vector)))
 
     @property
     def vector(self) -> Vector:
@@ -256,20 +268,10 @@ class _Route:
         return bool(self.climb.is_over)
 
 
-def _continued(evaluator: Evaluator, routes: Sequence[_Route]) -> list[_Route]:
-    """Routes after some evaluations of each."""
-    size = 25 if evaluator.climbs_at_once == 1 else 4  # before climbs are compared with known optima
-    climbs = evaluator.climb(
-        [route.origin.vector for route in routes],
-        [route.axes for route in routes],
-        [route.climb for route in routes],
-        size,
-        LAST_DECREMENT,
-    )
-    return [
-        dataclasses.replace(route, climb=climb, num_steps=route.num_steps + size)
-        for route, climb in zip(routes, climbs, strict=True)
-    ]
+def _continued(evaluator: Evaluator, route: _Route) -> _Route:
+    """The route after some evaluations."""
+    climb = evaluator.climb(route.origin.vector, route.axes, route.climb, STEPS_A_LOOK, LAST_DECREMENT)
+    return dataclasses.replace(route, climb=climb, num_steps=route.num_steps + STEPS_A_LOOK)
 
 
 def _end(evaluator: Evaluator, route: _Route, for_peaks: bool) -> Optimum:
@@ -373,7 +375,7 @@ def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
     recession: Vector | None = None  # the last step beyond which the slope did not turn
     for _ in range(ROUNDS):
         # a direction of recession can still be seen where a climb ends by this decrement, or by its evaluations
-        (climb,) = evaluator.climb([vector], [axes], [begin(np.zeros_like(start))], 1000, 1e-16)
+        climb = evaluator.climb(vector, axes, begin_climb(np.zeros_like(start)), 1000, 1e-16)
         vector, step = vector + along(axes, climb.point), np.asarray(along(axes, climb.direction))
         value, gradient = evaluator.at(vector)
         ended = functools.partial(Optimum, vector, value, gradient)
@@ -394,7 +396,7 @@ def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
     return ended(Status.UNFINISHED)
 
 
-def _unit_curvature(evaluator: Evaluator, vector: Vector) -> Axes:
+def _unit_curvature(evaluator: Evaluator, vector: Vector) -> CoordinateAxes:
     """Axes of coordinates of curvature one or less at a point; in high dimensions, or without curvature, unit axes."""
     plain = unit_axes(len(vector))
     if len(vector) > MOST_DENSE_AXES:

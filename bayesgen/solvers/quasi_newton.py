@@ -2,8 +2,7 @@
 
 The state of a climb is a value of fixed shape and a step of it a pure function, as a trajectory of the sampler is: the
 whole climb is one loop with one evaluation of the density in it, so that it compiles in about the time of that
-evaluation, and vectorises over starts and over densities. It is written for NumPy and JAX: where the density is
-compiled already, as the sampler is, steps are taken by NumPy and nothing else is compiled.
+evaluation, and vectorises over starts and over densities. A step takes arrays of NumPy or JAX.
 
 Source: Nocedal and Wright (2006), Numerical optimization, algorithm 7.5 (L-BFGS) in the compact form of Byrd,
 Nocedal and Schnabel (1994), Representations of quasi-Newton matrices and their use in limited memory methods, eq. 3.1,
@@ -12,7 +11,7 @@ with guaranteed descent and an efficient line search, eq. 4.1, for steps whose g
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -27,7 +26,7 @@ from bayesgen.typing import Array, Bool, Float, Int
 MEMORY = 30  # changes of point and gradient that are kept
 ENOUGH_GAIN, STEEP = 1e-4, 0.9  # of the slope: least gain of a step, and the slope after one that was too short
 
-Point: TypeAlias = Float[Array, "*batch D"]
+PointArray: TypeAlias = Float[Array, "*batch D"]
 Scalar: TypeAlias = Float[Array, "*batch"]
 Flag: TypeAlias = Bool[Array, "*batch"]
 
@@ -48,10 +47,10 @@ class Climb(NamedTuple):
         is_converged: whether it ended where the next step is negligible.
     """
 
-    point: Point
+    point: PointArray
     value: Scalar
-    gradient: Point
-    direction: Point
+    gradient: PointArray
+    direction: PointArray
     length: Scalar
     moves: Float[Array, "*batch memory D"]
     falls: Float[Array, "*batch memory D"]
@@ -61,12 +60,12 @@ class Climb(NamedTuple):
     is_converged: Flag
 
     @property
-    def trial(self) -> Point:
+    def trial(self) -> PointArray:
         """The point to be evaluated."""
         return self.point + self.length[..., None] * self.direction
 
 
-def begin(start: Float[np.ndarray, " D"]) -> Climb:
+def begin_climb(start: Float[np.ndarray, " D"]) -> Climb:
     """A climb that has not evaluated its start."""
     memory, zeros = np.zeros((MEMORY, len(start))), np.zeros(len(start))
     no = np.asarray(False)
@@ -74,7 +73,7 @@ def begin(start: Float[np.ndarray, " D"]) -> Climb:
     return Climb(start, none, zeros, zeros, zero, memory, memory, np.eye(MEMORY), np.asarray(0), no, no)
 
 
-def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Float[Array, ""] | Scalar) -> Climb:
+def advance_climb(climb: Climb, value: Scalar, gradient: PointArray, decrement: Float[Array, ""] | Scalar) -> Climb:
     """The climb after an evaluation of its trial.
 
     Args:
@@ -124,7 +123,9 @@ def advance(climb: Climb, value: Scalar, gradient: Point, decrement: Float[Array
     )
 
 
-def _remembered(xp: Any, moves: Array, falls: Array, inverse: Array, move: Point, fall: Point) -> tuple[Array, ...]:
+def _remembered(
+    xp: Any, moves: Array, falls: Array, inverse: Array, move: PointArray, fall: PointArray
+) -> tuple[Array, ...]:
     """The memory with one more pair in place of the oldest."""
     moves, falls, inverse = moves[..., 1:, :], falls[..., 1:, :], inverse[..., 1:, 1:]
     column = -inverse @ (moves @ fall[..., None])
@@ -134,7 +135,7 @@ def _remembered(xp: Any, moves: Array, falls: Array, inverse: Array, move: Point
     return moves, falls, inverse
 
 
-def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient: Point) -> Point:
+def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient: PointArray) -> PointArray:
     """The step to the maximum by the curvature that the memory shows; of length one at most without memory."""
     square, norm = (falls[..., -1, :] ** 2).sum(-1), xp.sqrt((gradient**2).sum(-1))
     width = xp.where(square > 0, 1 / xp.where(square > 0, square, 1.0), 1 / xp.maximum(1.0, norm))[..., None, None]
@@ -154,26 +155,26 @@ LEAST_OPTIMISATION = {"xla_backend_optimization_level": 0}
 Vector: TypeAlias = Float[np.ndarray, " D"]
 Points: TypeAlias = Float[np.ndarray, "points D"]
 Values: TypeAlias = Float[np.ndarray, " points"]
-Axes: TypeAlias = Float[Array, "..."]  # of coordinates: a matrix whose columns they are, or a width for each
+CoordinateAxes: TypeAlias = Float[Array, "..."]  # of coordinates: a matrix whose columns they are, or a width for each
 
 
-def along(axes: Axes, place: Point) -> Point:
+def along(axes: CoordinateAxes, place: PointArray) -> PointArray:
     """The move by a place in the coordinates of axes."""
     return (axes @ place[..., None])[..., 0] if axes.ndim > place.ndim else axes * place
 
 
-def slope_along(axes: Axes, gradient: Point) -> Point:
+def slope_along_axes(axes: CoordinateAxes, gradient: PointArray) -> PointArray:
     """The gradient in the coordinates of axes."""
     return along(axes.mT if axes.ndim > gradient.ndim else axes, gradient)
 
 
-def unit_axes(dimension: int) -> Axes:
+def unit_axes(dimension: int) -> CoordinateAxes:
     """Axes of the coordinates of a density itself, of the structure that others of this dimension have."""
     return np.eye(dimension) if dimension <= MOST_DENSE_AXES else np.ones(dimension)
 
 
 def climbed(
-    density: LogDensity, center: Float[Array, " D"], axes: Axes, climb: Climb, most_steps: Any, decrement: Any
+    density: LogDensity, center: Float[Array, " D"], axes: CoordinateAxes, climb: Climb, most_steps: Any, decrement: Any
 ) -> Climb:
     """A climb in coordinates about a centre, continued by evaluations up to a number of them. Traceable.
 
@@ -183,7 +184,7 @@ def climbed(
         axes: their axes.
         climb: the climb so far.
         most_steps: number of evaluations.
-        decrement: see `advance`.
+        decrement: see `advance_climb`.
     """
     points = jnp.zeros((1, len(center)))
     return _climbed(density, center, axes, climb, points, 0, most_steps, decrement)[0]
@@ -192,7 +193,7 @@ def climbed(
 def _climbed(
     density: LogDensity,
     center: Float[Array, " D"],
-    axes: Axes,
+    axes: CoordinateAxes,
     climb: Climb,
     points: Float[Array, "points D"],
     count: Any,
@@ -210,7 +211,7 @@ def _climbed(
         is_asked = index < count
         place = jnp.where(is_asked, points[jnp.minimum(index, len(points) - 1)], climb.trial)
         value, gradient = evaluate(place)
-        climb = advance(climb, value, gradient, decrement)
+        climb = advance_climb(climb, value, gradient, decrement)
         row = jnp.where(is_asked, index, len(points))
         values = values.at[row].set(value, mode="drop")
         return index + 1, climb, values, gradients.at[row].set(gradient, mode="drop")
@@ -241,14 +242,14 @@ class Evaluator:
 
     Attributes:
         evaluate: points -> values and gradients.
+        climb: as `climbed`, with the density given.
         blocks: a guess at blocks of the Hessian, see `LogDensity.blocks`.
-        compiled: as `_climbed`, with the density given; None where climbs are taken by NumPy.
         why_not_finite: see `LogDensity.why_not_finite`.
     """
 
     evaluate: Callable[[Points], tuple[Values, Points]]
+    climb: Callable[[Vector, CoordinateAxes, Climb, int, float], Climb]
     blocks: tuple[Int[np.ndarray, "_ _"], ...] = ()
-    compiled: Callable[..., Climb] | None = None
     why_not_finite: Callable[[Vector], str] = lambda vector: ""
 
     def at(self, vector: Vector) -> tuple[float, Vector]:
@@ -260,59 +261,24 @@ class Evaluator:
         """Gradients at points."""
         return self.evaluate(points)[1]
 
-    @property
-    def climbs_at_once(self) -> int:
-        """Number of climbs that are best taken together: NumPy takes the steps of many for the price of one."""
-        return 1 if self.compiled is not None else POINTS_A_CALL
-
-    def climb(
-        self,
-        centers: Sequence[Vector],
-        axes: Sequence[Axes],
-        climbs: Sequence[Climb],
-        most_steps: int,
-        decrement: float,
-    ) -> list[Climb]:
-        """Climbs as `climbed`; those by NumPy until one of them is over."""
-        if self.compiled is not None:
-            each = zip(centers, axes, climbs, strict=True)
-            return [self.compiled(*one, most_steps, decrement) for one in each]
-        center, axis, climb = np.stack(centers), np.stack(axes), Climb(*map(np.stack, zip(*climbs, strict=True)))
-        with np.errstate(all="ignore"):
-            for _ in range(most_steps):
-                values, gradients = self.evaluate(center + along(axis, climb.trial))
-                climb = advance(climb, values, slope_along(axis, gradients), np.asarray(decrement))
-                if climb.is_over.any():
-                    break
-        return [Climb(*parts) for parts in zip(*climb, strict=True)]
-
 
 def evaluator_of(density: LogDensity) -> Evaluator:
     """The evaluator of a density, by one function compiled for its form."""
     compiled, dimension = _compiled_for(density), density.dimension
     plain, none = unit_axes(dimension), np.zeros((POINTS_A_CALL, dimension))
-    at_origin = begin(np.zeros(dimension))
-
-    def at_points(points: Points, count: int) -> tuple[Float[Array, " points"], Float[Array, "points D"]]:
-        return compiled(density, at_origin.point, plain, at_origin, points, count, 0, 0.0)[1:]
-
-    def climb(center: Vector, axes: Axes, climb: Climb, most_steps: int, decrement: float) -> Climb:
-        return Climb(*map(np.asarray, compiled(density, center, axes, climb, none, 0, most_steps, decrement)[0]))
-
-    return Evaluator(batched(at_points, POINTS_A_CALL), density.blocks, climb, density.why_not_finite)
-
-
-def batched(function: Callable[[Points, int], tuple[Any, Any]], size: int) -> Callable[[Points], tuple[Values, Points]]:
-    """A function of any number of points, from one of `size` points, of which the first `count` are evaluated."""
+    at_origin = begin_climb(np.zeros(dimension))
 
     def evaluate(points: Points) -> tuple[Values, Points]:
         values, gradients = [], []
-        for start in range(0, len(points), size):
-            batch = points[start : start + size]
-            padded = np.concatenate([batch, np.repeat(batch[:1], size - len(batch), axis=0)])
-            batch_values, batch_gradients = function(padded, len(batch))
-            values.append(np.asarray(batch_values)[: len(batch)])
-            gradients.append(np.asarray(batch_gradients)[: len(batch)])
+        for start in range(0, len(points), POINTS_A_CALL):
+            batch = points[start : start + POINTS_A_CALL]
+            padded = np.concatenate([batch, np.repeat(batch[:1], POINTS_A_CALL - len(batch), axis=0)])
+            results = compiled(density, at_origin.point, plain, at_origin, padded, len(batch), 0, 0.0)[1:]
+            for column, result in zip((values, gradients), results, strict=True):
+                column.append(np.asarray(result)[: len(batch)])
         return np.concatenate(values), np.concatenate(gradients)
 
-    return evaluate
+    def climb(center: Vector, axes: CoordinateAxes, climb: Climb, most_steps: int, decrement: float) -> Climb:
+        return Climb(*map(np.asarray, compiled(density, center, axes, climb, none, 0, most_steps, decrement)[0]))
+
+    return Evaluator(evaluate, climb, density.blocks, density.why_not_finite)

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -113,7 +113,7 @@ def named_statistics(stats: Float[np.ndarray, "*draws statistics"]) -> dict[str,
     return {name: stats[..., index].astype(kind) for index, (name, kind) in enumerate(STATISTICS.items())}
 
 
-Sample = tuple[np.ndarray, dict[str, np.ndarray]]
+ChainDraws = tuple[np.ndarray, dict[str, np.ndarray]]
 FIRST_DRAWS = DRAWS_A_CALL  # of each chain, after which coordinates are judged
 
 
@@ -128,7 +128,7 @@ def sample_chains(
     target: float,
     fails: Callable[[Mapping[str, np.ndarray], bool], bool] | None = None,
     advanced: Callable[[float], None],
-) -> tuple[LogDensity, Sample]:
+) -> tuple[LogDensity, ChainDraws]:
     """Draw by NUTS; a warm-up finds the step size, one for all chains.
 
     Args:
@@ -146,9 +146,9 @@ def sample_chains(
         The density in the coordinates of the draws, and (draws (chain, draw, dimension), statistics name ->
         (chain, draw)); the last that were made where they fail.
     """
-    for function in lowered(density, num_chains):
-        function.compile()  # here, as NumPyro programs may not be traced in threads
     sizes = groups(num_chains)
+    for size in sorted(set(sizes)):
+        _compile(density, size)  # here, as NumPyro programs may not be traced in threads
     random = np.random.default_rng(np.asarray(jax.random.key_data(key))).spawn(len(sizes))
     share = 1 / len(sizes)
 
@@ -159,7 +159,7 @@ def sample_chains(
                 raise concurrent.futures.CancelledError
             advanced(share * amount)
 
-        def run_all(num_draws: int, adapt: bool, is_part: bool = False) -> Sample:
+        def run_all(num_draws: int, adapt: bool, is_part: bool = False) -> ChainDraws:
             work = functools.partial(_run, density, num_draws, target, adapt, is_part, tell)
             parts = pool.results(work, chains, random)
             chains[:] = [part[0] for part in parts]
@@ -210,14 +210,12 @@ def at_step_size(chains: Chain, step_size: float) -> Chain:
     return chains._replace(step_size=np.full(len(chains.step_size), step_size))
 
 
-def lowered(density: LogDensity, num_chains: int) -> Iterator[Any]:
-    """The function lowered for each size of groups; `compile()` may run in another thread."""
-    for size in sorted(set(groups(num_chains))):
-        chains = start(density.dimension, np.random.default_rng(0), size)
-        numbers = draw_numbers(np.random.default_rng(0), size, density.dimension)
-        yield advance_of(density).lower(
-            density, chains, numbers, np.zeros(size, np.int32), 0.5, False, LEAPFROGS_A_CALL
-        )
+def _compile(density: LogDensity, size: int) -> None:
+    """Compile the function that moves so many chains."""
+    chains = start(density.dimension, np.random.default_rng(0), size)
+    numbers = draw_numbers(np.random.default_rng(0), size, density.dimension)
+    arguments = density, chains, numbers, np.zeros(size, np.int32), 0.5, False, LEAPFROGS_A_CALL
+    advance_of(density).lower(*arguments).compile()
 
 
 def is_cpu() -> bool:

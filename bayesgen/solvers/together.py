@@ -26,12 +26,12 @@ from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 from .attempts import CAREFUL, LONG_TRAJECTORY, Settings, failure_of
 from .curvature import AffineMap, Whitened
 from .maximize import CONVERGED_DECREMENT, LAST_DECREMENT
-from .quasi_newton import LIGHT_OPTIMISATION, begin, climbed, unit_axes
+from .quasi_newton import LIGHT_OPTIMISATION, begin_climb, climbed, unit_axes
 from .sampler import (
     STATISTICS,
     Chain,
+    ChainDraws,
     RandomNumbers,
-    Sample,
     advance_sets,
     at_step_size,
     draw_numbers,
@@ -48,7 +48,7 @@ STEPS_A_CALL = 256  # after which densities with their draws make place for othe
 
 def sample_together(
     densities: Any, near: AffineMap, keys: Sequence[PRNGKeyArray], settings: Settings
-) -> list[Sample | None]:
+) -> list[ChainDraws | None]:
     """Draws (chain, draw, D) of densities of one structure and statistics; None of a density to be sampled alone.
 
     Inside float64.
@@ -66,7 +66,7 @@ def sample_together(
     size = min(at_once, num_devices * math.ceil(len(keys) / (num_devices * num_groups)))
     whitened, is_peak = _all_whitened(densities, near, len(keys), size)
     waiting = iter(np.flatnonzero(is_peak).tolist())
-    samples: dict[int, Sample | None] = {}
+    samples: dict[int, ChainDraws | None] = {}
     with Pool(num_groups) as pool:
         runs = [_Runs(whitened, waiting, keys, settings, size, pool) for _ in range(num_groups)]
         runs[0].compile()  # here, as programs are traced in one thread
@@ -92,7 +92,7 @@ def _whitened(densities: LogDensity, near: AffineMap) -> tuple[AffineMap, Bool[A
     def whitening_map(density: LogDensity) -> tuple[AffineMap, Array]:
         dimension, coordinates = len(near.center), Whitened(density, near)
         origin, axes = jnp.zeros(dimension), unit_axes(dimension)
-        climb = climbed(coordinates, origin, axes, begin(np.zeros(dimension)), 400, LAST_DECREMENT)
+        climb = climbed(coordinates, origin, axes, begin_climb(np.zeros(dimension)), 400, LAST_DECREMENT)
         inverses = [inverse_lower(jnp.linalg.cholesky(block)) for block in _blocks(coordinates, climb.point)]
         to_peak = AffineMap(climb.point, tuple(inverse.mT for inverse in inverses))
         whitened_gradient = jax.vjp(to_peak, origin)[1](climb.gradient)[0]
@@ -171,7 +171,7 @@ class _Run:
         """Whether it has its draws, or will not have them."""
         return self.is_given_up or (self.is_warm and not self.left.any())
 
-    def sample(self) -> Sample | None:
+    def sample(self) -> ChainDraws | None:
         """Its draws in whitened coordinates, if they are good, and their statistics."""
         if self.is_given_up:
             return None
@@ -204,10 +204,10 @@ class _Runs:
         """Compile a call, by one without any draws."""
         self._advance({0: self._begun(0)}, num_wanting=0)
 
-    def finished(self) -> dict[int, Sample | None]:
+    def finished(self) -> dict[int, ChainDraws | None]:
         """Index of each density that came here -> its draws and statistics."""
         running: dict[int, _Run] = {}
-        samples: dict[int, Sample | None] = {}
+        samples: dict[int, ChainDraws | None] = {}
         while True:
             if self.pool.was_interrupted:
                 raise concurrent.futures.CancelledError

@@ -19,9 +19,9 @@ POSITION, MOMENTUM, GRADIENT = 0, 1, 2
 
 
 ChainVector: TypeAlias = Float[Array, "*chains D"]
-Scalar: TypeAlias = Float[Array, "*chains"]
-Flag: TypeAlias = Bool[Array, "*chains"]
-Count: TypeAlias = Int[Array, "*chains"]
+ChainScalar: TypeAlias = Float[Array, "*chains"]
+ChainFlag: TypeAlias = Bool[Array, "*chains"]
+ChainCount: TypeAlias = Int[Array, "*chains"]
 Potential: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 
@@ -71,28 +71,28 @@ class Trajectory(NamedTuple):
     log_weights: Float[Array, "*chains 2"]
     momentum_sums: Float[Array, "*chains 2 D"]
     checkpoints: Checkpoints
-    side: Count
-    directions: Count
-    depth: Count
-    leaf: Count
-    energy: Scalar
-    accept_sum: Scalar
-    num_steps: Count
+    side: ChainCount
+    directions: ChainCount
+    depth: ChainCount
+    leaf: ChainCount
+    energy: ChainScalar
+    accept_sum: ChainScalar
+    num_steps: ChainCount
 
 
 class Step(NamedTuple):
     """Whether a leapfrog step completed the draw, and whether the trajectory diverged."""
 
-    done: Flag
-    diverging: Flag
+    done: ChainFlag
+    diverging: ChainFlag
 
 
 def begin(
     position: ChainVector,
-    potential: Scalar,
+    potential: ChainScalar,
     gradient: ChainVector,
     momentum: ChainVector,
-    directions: Count,
+    directions: ChainCount,
     checkpoints: Checkpoints | None = None,
 ) -> Trajectory:
     """A trajectory of one point. The arrays of checkpoints of the last one may be reused."""
@@ -125,7 +125,7 @@ def is_turning(
 
 
 def extend(
-    value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar, log_uniforms: Float[Array, " 2"]
+    value_and_gradient: Potential, trajectory: Trajectory, step_size: ChainScalar, log_uniforms: Float[Array, " 2"]
 ) -> tuple[Trajectory, Step]:
     """Take one leapfrog step, with multinomial sampling, doubling of the tree and the end of the draw.
 
@@ -184,17 +184,19 @@ def extend(
     return following, Step(done, diverging)
 
 
-def _settled(*flags: Flag) -> tuple[Flag, ...]:
-    """The flags, computed once: else in the kernel of every array that they choose, for each of its numbers.
+def _settled(*flags: ChainFlag) -> tuple[ChainFlag, ...]:
+    """The flags, as results of a product of matrices, which XLA computes once.
 
-    XLA neither fuses products of matrices nor looks for identities among them; before JAX 0.11 it drops barriers.
+    Otherwise XLA computes them again inside every fused kernel that uses them, for each number of its array. It fuses
+    no product of matrices, and does not look for identities among them; an optimisation barrier is dropped before JAX
+    0.11.
     """
     return tuple(jnp.stack(flags).astype(jnp.float32) @ jnp.eye(len(flags), dtype=jnp.float32) > 0.5)
 
 
 def _leapfrog(
-    value_and_gradient: Potential, trajectory: Trajectory, step_size: Scalar
-) -> tuple[Float[Array, "3 D"], Scalar]:
+    value_and_gradient: Potential, trajectory: Trajectory, step_size: ChainScalar
+) -> tuple[Float[Array, "3 D"], ChainScalar]:
     """The point after the growing end, and its potential."""
     position, momentum, gradient = jnp.where(trajectory.side == 1, trajectory.ends[1], trajectory.ends[0])
     step = jnp.where(trajectory.side == 1, step_size, -step_size)
@@ -204,7 +206,7 @@ def _leapfrog(
     return jnp.stack([position, momentum - 0.5 * step * slope, slope]), potential
 
 
-def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainVector) -> tuple[Checkpoints, Flag]:
+def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainVector) -> tuple[Checkpoints, ChainFlag]:
     """Save the first leaf of subtrees; the checkpoints, and whether a subtree that ends at this leaf turns.
 
     A leaf of even number n starts subtrees, and is saved in row popcount(n / 2) of the checkpoints. A leaf of odd
@@ -227,7 +229,7 @@ def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainV
 
 
 def _choose(
-    trajectory: Trajectory, take: Flag, pick: Flag, point: Float[Array, "2 D"], potential: Scalar
+    trajectory: Trajectory, take: ChainFlag, pick: ChainFlag, point: Float[Array, "2 D"], potential: ChainScalar
 ) -> tuple[Float[Array, "2 2 D"], Float[Array, " 2"]]:
     """The proposals of tree and subtree after a new leaf, and their potentials."""
     subtree = jnp.where(take, point, trajectory.proposals[SUBTREE])

@@ -13,11 +13,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import bayesgen as bg
-from bayesgen.fitting import prepare
-from bayesgen.program import LogPriorKind, ProgramDensity
 from bayesgen.solvers import sampler
-from bayesgen.solvers.attempts import evaluator_by_steps
-from bayesgen.solvers.curvature import AffineMap, Whitened
 
 close = np.testing.assert_allclose
 # together these have every family, and every way to share a variance
@@ -312,24 +308,6 @@ def test_the_same_seed_gives_the_same_numbers(small):
     for name, value in one.items():
         np.testing.assert_array_equal(value, two[name])
         assert not np.array_equal(value, other[name])
-
-
-@pytest.mark.parametrize("num_chains", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_steps_of_length_zero_tell_the_density_and_its_gradient(small, num_chains):
-    problem = prepare(SMALL, *small)
-    density = ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES)
-    whitened = Whitened(density, AffineMap.dense(density.dimension))
-    points = np.random.default_rng(0).normal(size=(5, density.dimension))
-    points[2] = 1e200  # no density there, nor a gradient
-    with jax.enable_x64(True):
-        values, gradients = evaluator_by_steps(whitened, num_chains).evaluate(points)
-        reference = jax.jit(jax.value_and_grad(density))
-        for point, value, gradient in zip(points, values, gradients, strict=True):
-            true, slope = reference(point)
-            assert np.isfinite(value) == np.isfinite(true)
-            if np.isfinite(true):
-                np.testing.assert_allclose(value, true, rtol=1e-12)
-                np.testing.assert_allclose(gradient, slope, rtol=1e-9, atol=1e-9)
 
 
 def test_thousands_of_chains_need_few_threads_and_two_compilations():

@@ -9,7 +9,7 @@ import pytest
 from numpyro import handlers
 
 import bayesgen as bg
-from bayesgen.program import CrossProductsTerm, LogPriorKind, ProgramDensity, StatisticsTerm, log_likelihoods
+from bayesgen.program import CrossProductsTerm, LogPriorKind, ProgramDensity, StatisticsTerm, likelihood_terms
 from bayesgen.runtime import Traced
 
 sample, normal = numpyro.sample, dist.Normal
@@ -147,7 +147,7 @@ def densities(name):
     labels = (X[:, 2] > 0.3).astype(int) if function is classes else None
     data = bg.summarize(MADE[function], rows, labels, sample_weight=weights)
     program = data.model.bind(data.schema)
-    terms = log_likelihoods(program, data.statistics)
+    terms = likelihood_terms(program, data.statistics)
     of_rows = (StatisticsTerm(data.statistics.padded()),)
     return [ProgramDensity(program, each, LogPriorKind.SITES) for each in (of_rows, terms)], terms
 

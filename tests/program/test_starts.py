@@ -13,7 +13,6 @@ import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.program import LogPriorKind, ProgramDensity
 from bayesgen.program.starts import STARTS_NEAR_ORIGIN, dispersed_starts
-from bayesgen.solvers import evaluator_of
 from bayesgen.solvers.attempts import laplace
 
 
@@ -69,8 +68,7 @@ def test_a_sampler_is_told_of_several_modes_whatever_the_seed():
     problem = prepare(program, {"x": np.asarray([0.1, 0.2, -0.3])})
     with jax.enable_x64(True):
         density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
-        evaluator = evaluator_of(density)
-        prepared = [laplace(density, evaluator, dispersed_starts(program, seed)) for seed in range(8)]
+        prepared = [laplace(density, dispersed_starts(program, seed)) for seed in range(8)]
     assert all(each.num_modes == 2 and each.reason.startswith("2 modes were found") for each in prepared)
 
 

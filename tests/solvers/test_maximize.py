@@ -8,7 +8,7 @@ import pytest
 import bayesgen as bg
 from bayesgen.errors import FitError
 from bayesgen.solvers.maximize import climb, search
-from bayesgen.solvers.quasi_newton import Evaluator
+from tests.solvers.climbs_by_numpy import evaluator_by_numpy
 
 SIZE = 41
 
@@ -23,7 +23,7 @@ def ridge(rng, condition):
         inner = (points - mode) @ slopes.T
         return -np.sqrt(1 + inner**2).sum(1), -(inner / np.sqrt(1 + inner**2)) @ slopes
 
-    return Evaluator(evaluate), mode
+    return evaluator_by_numpy(evaluate), mode
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e2, 1e4])
@@ -44,7 +44,7 @@ def test_two_modes_are_counted_and_the_higher_one_is_kept():
         pulls = np.stack([-4 * (points + 2), -4 * (points - 2)])
         return value, (np.exp(parts - value)[..., None] * pulls).sum(0)
 
-    optimum = search(Evaluator(evaluate), [np.array([-1.0]), np.array([1.5])])
+    optimum = search(evaluator_by_numpy(evaluate), [np.array([-1.0]), np.array([1.5])])
     assert optimum.num_modes == 2
     np.testing.assert_allclose(optimum.vector, [2.0], atol=1e-6)
 
@@ -54,8 +54,8 @@ def test_a_density_that_is_finite_nowhere_is_refused():
         return np.full(len(points), np.nan), np.full(points.shape, np.nan)
 
     with pytest.raises(FitError, match="not finite at any starting point: check"):
-        search(Evaluator(evaluate), [np.zeros(3)])
-    told = Evaluator(evaluate, why_not_finite=lambda vector: f"'x' is 7 in row 2 at {vector[0]:g}")
+        search(evaluator_by_numpy(evaluate), [np.zeros(3)])
+    told = evaluator_by_numpy(evaluate, why_not_finite=lambda vector: f"'x' is 7 in row 2 at {vector[0]:g}")
     with pytest.raises(FitError, match=r"at any starting point \('x' is 7 in row 2 at 5\): check"):
         search(told, [np.full(3, 5.0), np.zeros(3)])
 
@@ -68,7 +68,7 @@ def test_a_plateau_without_end_is_no_mode():
             fall = np.exp(2 * points[:, :1]) / 8
         return -(fall + 0.5 * points[:, 1:] ** 2).sum(1), np.concatenate([-2 * fall, -points[:, 1:]], axis=1)
 
-    optimum = search(Evaluator(evaluate), [np.zeros(2), np.array([1.0, -1.0]), np.array([-9.0, 0.5])])
+    optimum = search(evaluator_by_numpy(evaluate), [np.zeros(2), np.array([1.0, -1.0]), np.array([-9.0, 0.5])])
     assert not optimum.converged
     assert optimum.num_modes == 1
 
@@ -87,7 +87,7 @@ def test_a_search_ends_soon_where_every_climb_leads_into_a_funnel():
             gradient = np.concatenate([-effects * precision, squares - 3 - np.exp(log_scale)], axis=1)
         return value, gradient
 
-    optimum = search(Evaluator(evaluate), np.random.default_rng(0).normal(size=(11, 4)))
+    optimum = search(evaluator_by_numpy(evaluate), np.random.default_rng(0).normal(size=(11, 4)))
     assert not optimum.converged
     assert sum(counts) < 3_000
 
@@ -101,7 +101,7 @@ def test_modes_without_a_share_of_the_probability_are_not_counted():
         value = np.logaddexp.reduce(parts, axis=1)
         return value, (np.exp(parts - value[:, None]) * (centers - points) / scales**2).sum(1, keepdims=True)
 
-    evaluator, starts = Evaluator(evaluate), [np.array([start]) for start in (0.3, 40.0005, 90.2)]
+    evaluator, starts = evaluator_by_numpy(evaluate), [np.array([start]) for start in (0.3, 40.0005, 90.2)]
     optimum = search(evaluator, starts)
     np.testing.assert_allclose(optimum.vector, [0.0], atol=1e-6)
     assert optimum.num_modes == 2
