@@ -34,15 +34,17 @@ ROOMS = [
     "fitting",
     "prediction",
     "averaging",
-    "concepts",
     "evaluation",
     "sequences",
+    "concepts",
     "cli",
 ]
 GROUND = {
     "bayesgen",
     *(f"bayesgen.{name}" for name in ("describe", "errors", "labels", "log_density", "records", "typing")),
 }  # for every room
+# Wings: built from what the rooms before them show. No other room knows them, neither by import nor by name.
+WINGS = {"sequences": r"markov|grammar", "concepts": r"concept_?(learner|fit|prediction|problem)|hypothesis_?space"}
 SKINS = ["sklearn"]  # files above all rooms
 MOST_FILES = 8  # beside the rooms, and under them
 
@@ -203,6 +205,28 @@ def test_imports_run_downward():
     ]
     assert upward == []
     assert {other for module in GROUND for other in imports_of(module)} <= GROUND
+
+
+def words_of(path):
+    """The identifiers and texts of a module, without its docstrings."""
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+        elif isinstance(node, ast.Name | ast.Attribute | ast.alias | ast.FunctionDef | ast.ClassDef | ast.arg):
+            yield getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None) or node.arg
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_no_room_of_the_core_knows_a_wing(wing):
+    core = [m for m in MODULES if m not in GROUND and room_of(m) not in {*WINGS, "cli", *SKINS}]
+    assert len(core) > 100
+    assert [f"{m} -> {other}" for m in core for other in imports_of(m) - GROUND if room_of(other) == wing] == []
+    named = [(m, word) for m in core for word in words_of(MODULES[m]) if re.search(WINGS[wing], word, re.IGNORECASE)]
+    assert named == []
+    of_wing = [word for m in MODULES if m.startswith(f"bayesgen.{wing}.") for word in words_of(MODULES[m])]
+    assert any(re.search(WINGS[wing], word, re.IGNORECASE) for word in of_wing)
 
 
 def test_no_import_goes_past_a_door():

@@ -1,6 +1,5 @@
 """Finite spaces of processes: concepts that generate their members."""
 
-from .examples import read_examples as read_examples
 from .games import number_game, rectangles
 from .learner import ConceptFit, ConceptLearner, ConceptPrediction
 from .learning import ConceptProblem

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 
 from bayesgen.data import Rows
 from bayesgen.describe import amount, described
-from bayesgen.errors import BayesgenWarning, FitError, ModelError, PredictionError, warn
+from bayesgen.errors import BayesgenWarning, DataError, FitError, ModelError, PredictionError, warn
 from bayesgen.fitting import Method, Trained, datatree, fit, sampler_statistics
 from bayesgen.posteriors import At, ParameterArrays, Posterior
 from bayesgen.prediction import BMA, PlugIn, Rule, answer
@@ -69,6 +69,7 @@ class ConceptLearner(Model["ConceptFit"]):
     space: HypothesisSpace
     sampling: str = static(default="strong")
     noise: Hyperparameter = 0.0
+    why_not_compared = "are concept learners, which have none. Use fit and predict, and score the memberships."
 
     def __hash__(self) -> int:
         """A hash of the space and the sampling."""
@@ -308,6 +309,26 @@ class ConceptFit(Trained["ConceptPrediction"]):
         examples = Examples((self.examples.sets[index],), several=False)
         posterior = dataclasses.replace(self.posterior, beliefs=(self.beliefs[index],), several=False)
         return dataclasses.replace(self, examples=examples, posterior=posterior)
+
+    def scores_left_out(self, X: Any, y: Any, is_plain: bool) -> Float[np.ndarray, "2 n"]:
+        """Ratios of evidences with an example and without: given the other examples of its set, and given all."""
+        if self.log_evidence is None or not is_plain:
+            raise PredictionError(
+                "Examples of a concept are left out one at a time, of Exact() fits, with rule=BMA(), folds=None and no "
+                f"sample_weight. This is a fit by {self.method!r}."
+            )
+        if read_examples(self.model.space, X, y) != self.examples:
+            raise DataError("X= and y= are not the examples that this fit was trained on. Give the training examples.")
+        several, scores = self.examples.several, []
+        labels = [None] * len(self) if y is None else y if several else [y]
+        for fit_of_set, members, belongs in zip(self, X if several else [X], labels, strict=True):
+            examples = list(zip(members, [True] * len(members) if belongs is None else belongs, strict=True))
+            for place, (member, label) in enumerate(examples):
+                others = np.array([*examples[:place], *examples[place + 1 :]], object).reshape(-1, 2)
+                without = fit(self.model, others[:, 0].tolist(), others[:, 1].tolist(), method=self.method)
+                twice = fit_of_set.update([member], [label])
+                scores.append(np.diff([without.log_evidence, fit_of_set.log_evidence, twice.log_evidence]))
+        return np.array(scores).T
 
     @property
     def shared(self) -> SharedHyperparameters | None:

@@ -15,7 +15,6 @@ import pandas as pd
 import xarray
 
 from bayesgen import __version__
-from bayesgen.concepts import ConceptLearner
 from bayesgen.data import Schema, check_index, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
@@ -33,7 +32,7 @@ from bayesgen.prediction import (
     Target,
     predict,
 )
-from bayesgen.program import content_digest
+from bayesgen.program import Model, content_digest
 from bayesgen.records import by_content
 from bayesgen.typing import Data, Seed, Shaped, Values
 
@@ -342,7 +341,7 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
 
     Raises:
         DataError: no model, no pair, or a pair that is given twice.
-        ModelError: a concept learner, which has no classes.
+        ModelError: models that are not compared, such as a concept learner, which has no classes.
     """
     by_name = dict(models) if isinstance(models, Mapping) else _by_type(models)
     asked = list(DEFAULT_PAIRS if pairs is None else pairs)
@@ -351,12 +350,10 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
     repeated = [pair for pair in asked if asked.count(pair) > 1]
     if repeated:
         raise DataError(f"The pair {repeated[0]} is given {asked.count(repeated[0])} times. Give each pair once.")
-    concepts = [name for name, model in by_name.items() if isinstance(model, ConceptLearner)]
-    if concepts:
-        raise ModelError(
-            f"compare scores probabilities of classes, and {concepts} are concept learners, which have none. Use fit "
-            "and predict, and score the memberships."
-        )
+    reasons = {name: model.why_not_compared for name, model in by_name.items() if isinstance(model, Model)}
+    refused = [name for name, reason in reasons.items() if reason]
+    if refused:
+        raise ModelError(f"compare scores probabilities of classes, and {refused} {reasons[refused[0]]}")
     return by_name, asked
 
 

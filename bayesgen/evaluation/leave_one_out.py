@@ -14,12 +14,10 @@ import xarray
 from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
-from bayesgen.concepts import ConceptFit, read_examples
 from bayesgen.data import Rows, Table, as_weights, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import Fit, encoded_rows, log_likelihoods, with_uneven_tails
-from bayesgen.fitting import fit as learned
+from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods, with_uneven_tails
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
 from bayesgen.program import Response, scores_of_draws
@@ -110,7 +108,7 @@ class LeaveOneOut:
 
 @keywords_stated
 def leave_one_out(
-    fit: Fit | ConceptFit,
+    fit: Trained[Any],
     X: Data,
     y: Values | None = None,
     *,
@@ -149,8 +147,9 @@ def leave_one_out(
     >>> bg.leave_one_out(fit, X, y).log_scores.round(3).tolist()
     [-0.015, -0.024, -0.075, -0.075, -0.024, -0.015]
     """
-    if isinstance(fit, ConceptFit):
-        return _of_examples(fit, X, y, is_plain=sample_weight is None and folds is None and rule in (None, BMA()))
+    if isinstance(fit, Trained) and not isinstance(fit, Fit):
+        is_plain = sample_weight is None and folds is None and rule in (None, BMA())
+        return LeaveOneOut(*fit.scores_left_out(X, y, is_plain))
     if not isinstance(fit, Fit) or not isinstance(fit.posterior, ProcessPosterior):
         raise PredictionError(
             "leave_one_out takes a result of bayesgen.fit for one model. Ask the members of an average."
@@ -190,28 +189,6 @@ def _among_all_rows(result: LeaveOneOut, places: Int[np.ndarray, " m"], num_rows
 
     scores, in_sample, tails = map(spread, (result.log_scores, result.in_sample, result.pareto_k))
     return LeaveOneOut(scores, in_sample, tails, result.num_draws, spread(result.frequencies, 0.0))
-
-
-def _of_examples(fit: ConceptFit, X: Any, y: Any, is_plain: bool) -> LeaveOneOut:
-    """Log probabilities of examples, each given the others of its set: ratios of evidences with it and without."""
-    if fit.log_evidence is None or not is_plain:
-        raise PredictionError(
-            "Examples of a concept are left out one at a time, of Exact() fits, with rule=BMA(), folds=None and no "
-            f"sample_weight. This is a fit by {fit.method!r}."
-        )
-    if read_examples(fit.model.space, X, y) != fit.examples:
-        raise DataError("X= and y= are not the examples that this fit was trained on. Give the training examples.")
-    several = fit.examples.several
-    labels = [None] * len(fit) if y is None else y if several else [y]
-    scores = []
-    for given, shown, told in zip(fit, X if several else [X], labels, strict=True):
-        examples = list(zip(shown, [True] * len(shown) if told is None else told, strict=True))
-        for place, (member, label) in enumerate(examples):
-            others = np.array([*examples[:place], *examples[place + 1 :]], object).reshape(-1, 2)
-            rest = learned(fit.model, others[:, 0].tolist(), others[:, 1].tolist(), method=fit.method)
-            more = given.update([member], [label])
-            scores.append(np.diff([rest.log_evidence, given.log_evidence, more.log_evidence]))
-    return LeaveOneOut(*np.array(scores).T)
 
 
 def _training_rows(fit: Fit, table: Table) -> Rows:

@@ -341,7 +341,9 @@ class Method(abc.ABC):
     def solve_finite(self, problem: "FiniteProblem[Learned]") -> Learned:
         """The fit of a problem with finitely many processes, by the answer of the problem that suits the method."""
         name = type(self).__name__
-        raise FitError(f"A concept learner is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE().")
+        raise FitError(
+            f"A model of finitely many processes is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE()."
+        )
 
     def solvers_of(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
         """For each of several problems for which there is no `refusal` a function that gives its fit."""

@@ -15,7 +15,7 @@ from bayesgen.posteriors import Posterior
 from bayesgen.program import ConcreteModel, read_covariates, read_rows
 from bayesgen.records import by_content
 from bayesgen.saving import Savable
-from bayesgen.typing import Shaped
+from bayesgen.typing import Float, Shaped
 
 from .data_sets import moments_of, with_moments
 from .summaries import Summaries
@@ -51,6 +51,15 @@ class Trained(Savable, Generic[Answered]):
     def is_sampled(self) -> bool:
         """Whether the fit holds draws from Markov chains."""
         return self.posterior.is_sampled
+
+    def scores_left_out(self, X: Any, y: Any, is_plain: bool) -> Float[np.ndarray, "2 n"]:
+        """Log score of each training example given all others, and given all; of fits of data that are not rows.
+
+        Args:
+            X, y: the training data.
+            is_plain: whether examples have no weights, no folds and the default rule.
+        """
+        raise NotImplementedError
 
     @property
     def sample_stats(self) -> Mapping[str, np.ndarray] | None:

@@ -144,8 +144,8 @@ def site_of_states(fit: TrainedProgram, site: str | None, *, local: bool = False
         )
     if not sites:
         raise ModelError(
-            f"{type(fit.model).__name__} has no hidden states: states are those of DirichletHiddenMarkov(), or of a "
-            "site of one's own program that is sampled from HiddenMarkov(), its emissions of a registered distribution."
+            f"{type(fit.model).__name__} has no hidden states: none of its blocks, or of the sites of one's own "
+            "program, is sampled from a distribution whose likelihood has hidden states."
         )
     if site is None and len(sites) > 1:
         raise ModelError(

@@ -214,7 +214,7 @@ def _default(name: str, kind: Kind, is_sparse: bool) -> Family:
     family = default_family(kind, is_sparse)
     if family is None:
         raise ModelError(
-            f"Column {name!r} is of kind {kind!r}, which has no default family. Choose one for it, such as "
-            f"NaiveBayes({{{name!r}: DirichletHiddenMarkov(2)}}) for sequences of numbers."
+            f"Column {name!r} is of kind {kind!r}, which has no default family. Choose one that takes such columns, "
+            f"NaiveBayes({{{name!r}: family}})."
         )
     return family

@@ -72,6 +72,9 @@ class Model(Generic[Learned]):
     Its type parameter is the type of its fits, for type checkers and editors: `Model["ConceptFit"]`.
     """
 
+    why_not_compared: ClassVar[str] = ""
+    """Why `compare` and `study` take no such models, for messages; empty where they do."""
+
     @property
     def exact_takes_missing(self) -> bool:
         """Whether the exact posterior of rows with missing cells has a closed form, where that of complete rows has."""
