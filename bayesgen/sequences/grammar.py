@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import jax
@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.data import PADDING
+from bayesgen.data import PADDING, UNKNOWN, SequenceOf, padded_symbols, refuse_unknown, step_codes, steps_of
 from bayesgen.errors import DataError, ModelError, check_integer, warn
 from bayesgen.runtime import ROUNDING, compiled
 from bayesgen.statistics import SequenceDistribution, namespace, precise, register, sequences
@@ -251,27 +251,22 @@ class ProbabilisticGrammar(SequenceDistribution):
         """Codes of strings of terminals, padded by -1.
 
         Raises:
-            DataError: not a list of strings; a symbol that is not a terminal, with its string and position.
+            DataError: not a list of strings; a symbol that is not a terminal, with its row and time step.
         """
         if isinstance(strings, str) or not isinstance(strings, Iterable):
             raise DataError(f"encode takes a list of strings, got {strings!r}. Give [string] for one.")
         rows = list(strings)
-        for row, string in enumerate(rows):
-            if not isinstance(string, str | Sequence | np.ndarray):
-                raise DataError(f"String {row} is {string!r}. Give a text, or a list or tuple of terminals.")
-        place = {symbol: code for code, symbol in enumerate(self.symbols)}
-        codes = np.full((len(rows), max(map(len, rows), default=0)), PADDING)
-        for row, string in enumerate(rows):
-            unknown = [
-                step for step, symbol in enumerate(string) if not isinstance(symbol, Hashable) or symbol not in place
-            ]
-            if unknown:
-                raise DataError(
-                    f"String {row} has {string[unknown[0]]!r} at step {unknown[0]}, which is no terminal of the "
-                    f"grammar. Its terminals are {', '.join(map(repr, self.symbols))}."
-                )
-            codes[row, : len(string)] = [place[symbol] for symbol in string]
-        return codes
+        steps = steps_of(np.fromiter(rows, object, len(rows)), "strings")
+        codes, _ = step_codes(steps, "The list of strings", self.symbols)
+        if (codes == UNKNOWN).any():
+            refuse_unknown(steps, codes, "The list of strings", self.symbols)
+        padded, observed = padded_symbols(codes, steps.lengths, steps.missing)
+        if not observed.all():
+            row, step = np.argwhere(~observed)[0].tolist()
+            raise DataError(
+                f"String {row} is missing, or has no symbol at step {step}. Give it whole, or leave it out."
+            )
+        return padded[:, : steps.lengths.max(initial=0)]
 
     def decode(self, codes: Int[Array, "n T"]) -> list[String]:
         """Strings of codes: text where every terminal is one character, else tuples of terminals.
@@ -286,9 +281,8 @@ class ProbabilisticGrammar(SequenceDistribution):
                 f"decode takes codes (n, T), each row whole numbers from 0 to {len(self.symbols) - 1} and then "
                 f"{PADDING}; got {codes!r}."
             )
-        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in self.symbols)
-        rows = [tuple(self.symbols[code] for code in row if code != PADDING) for row in array.astype(int)]
-        return ["".join(map(str, row)) for row in rows] if is_text else list(rows)
+        rows = SequenceOf().decode("strings", self.symbols, array.astype(int))
+        return [row if isinstance(row, str) else tuple(row) for row in rows]
 
     def parse(self, string: String) -> tuple[ParseTree, float]:
         """The most probable parse tree of a string, over the rules as they were written, and its log probability.

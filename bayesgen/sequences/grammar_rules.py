@@ -245,6 +245,9 @@ def _listed(symbols: Iterable[Symbol]) -> str:
 # Source: Hopcroft and Ullman (1979), Introduction to Automata Theory, Languages, and Computation, theorem 4.5.
 
 
+CERTAIN = -1  # the rule of a node that is rewritten in one way only
+
+
 @dataclass(frozen=True, eq=False)
 class NormalForm:
     """The structure of a normal form, without probabilities.
@@ -254,7 +257,7 @@ class NormalForm:
 
     Attributes:
         pairs: (P, 2), the nodes of each pair.
-        pair_rules: (node, pair, rule) before unit rules are eliminated; rule -1 is certain.
+        pair_rules: (node, pair, rule) before unit rules are eliminated; the rule may be `CERTAIN`.
         leaf_rules: (node, symbol, rule), likewise.
         num_nodes: N.
         is_rest: (N,), mask of the nodes for the rest of a right-hand side.
@@ -316,10 +319,11 @@ class NormalForm:
     ) -> Shaped[Array, "*batch N {size}"]:
         """Weights in a table of nodes and pairs, or nodes and symbols, unit rules being eliminated."""
         xp, num_rules = namespace(rules), len(self.rules.rules)
-        of_entries = np.full((self.num_nodes, size), num_rules)
-        of_entries[entries[:, 0], entries[:, 1]] = entries[:, 2] % (num_rules + 2)
+        impossible, certain = num_rules, num_rules + 1  # after the weights of the rules stand a zero and a one
+        rule_of_entry = np.full((self.num_nodes, size), impossible)
+        rule_of_entry[entries[:, 0], entries[:, 1]] = np.where(entries[:, 2] == CERTAIN, certain, entries[:, 2])
         constants = np.broadcast_to(np.array([semiring.zero, semiring.one]), (*rules.shape[:-1], 2))
-        table = xp.concatenate([rules, xp.asarray(constants, rules.dtype)], -1)[..., of_entries]
+        table = xp.concatenate([rules, xp.asarray(constants, rules.dtype)], -1)[..., rule_of_entry]
         if not self.rules.units:
             return table
         rows = [table[..., place, :] for place in range(len(self.rules.nonterminals))]
@@ -346,7 +350,7 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         if is_new:
             nodes[symbols] = len(nodes)
             if len(symbols) == 1:
-                leaf_rules.append((nodes[symbols], codes[symbols[0]], -1))
+                leaf_rules.append((nodes[symbols], codes[symbols[0]], CERTAIN))
         return nodes[symbols], is_new
 
     def add_pair(node: int, symbols: RightSide, rule: int) -> None:
@@ -355,7 +359,7 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         while is_new and len(symbols) > 1:
             (first, _), (rest, is_new) = node_of(symbols[:1]), node_of(symbols[1:])
             chain.append((node, (first, rest), rule))
-            node, symbols, rule = rest, symbols[1:], -1
+            node, symbols, rule = rest, symbols[1:], CERTAIN
         for node, pair, rule in reversed(chain):
             pair_rules.append((node, pairs.setdefault(pair, len(pairs)), rule))
 

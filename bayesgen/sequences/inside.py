@@ -309,7 +309,7 @@ def most_probable_parse(
     best, tables = inside(MAX, form, choices, leaves, np.array(num_steps), num_steps)
     if np.isneginf(best):
         return None
-    known = np.append(log_probs, 0.0)
+    log_weights = np.append(log_probs, 0.0)  # the last one is that of the rule -1, which is certain
 
     def derived(span: Span) -> list[Span]:
         """The spans on the right-hand side of the best rule of a node; none where it is a symbol."""
@@ -318,7 +318,7 @@ def most_probable_parse(
         if end - start == 1:
             spans = leaves[:, start]
             options += [
-                (known[rule], []) for node, code, rule in form.leaf_rules if (node, code) == (root, codes[start])
+                (log_weights[rule], []) for node, code, rule in form.leaf_rules if (node, code) == (root, codes[start])
             ]
         else:
             splits = _splits(MAX, tables, end - start, (end - start, end - start))[:, start : start + 1]
@@ -326,8 +326,12 @@ def most_probable_parse(
             for _, pair, rule in form.pair_rules[form.pair_rules[:, 0] == root].tolist():
                 cut, (first, second) = int(splits[pair, 0].argmax()), form.pairs[pair].tolist()
                 middle = start + 1 + cut
-                options.append((known[rule] + splits[pair, 0, cut], [(first, start, middle), (second, middle, end)]))
-        options += [(known[rule] + spans[to], [(to, start, end)]) for source, to, rule in rules.units if source == root]
+                options.append(
+                    (log_weights[rule] + splits[pair, 0, cut], [(first, start, middle), (second, middle, end)])
+                )
+        options += [
+            (log_weights[rule] + spans[to], [(to, start, end)]) for source, to, rule in rules.units if source == root
+        ]
         return max(options, key=lambda option: option[0])[1]
 
     spans, below, parts = [(form.start, 0, num_steps)], dict[Span, list[Span]](), dict[Span, tuple]()

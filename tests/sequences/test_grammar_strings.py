@@ -37,8 +37,10 @@ def test_deep_trees_and_long_rules_need_no_recursion():
     [
         ("()", "list of strings"),
         (None, "list of strings"),
-        (["()", None], "String 1 is None"),
-        ([[["("]]], "String 0 has"),
+        (["()", None], "String 1 is missing"),
+        (["()", ["(", None]], "String 1 .* at step 1"),
+        (["()", 3], "has 3 at row 1"),
+        ([[["("]]], "strings"),
     ],
 )
 def test_what_are_no_strings_is_refused(strings, message):
