@@ -162,8 +162,8 @@ def _likelihood(distribution: PiecewiseUniform) -> HistogramLikelihood:
     """The likelihood, with edges and tails where these are numbers that all rows share."""
     edges, tails = distribution.edges, distribution.scales
     num_bins = distribution.probs.shape[-1]
-    known = not any(isinstance(array, jax.core.Tracer) for array in (edges, tails))
-    if not known or max(edges.ndim, tails.ndim) > 2:
+    are_numbers = not any(isinstance(array, jax.core.Tracer) for array in (edges, tails))
+    if not are_numbers or max(edges.ndim, tails.ndim) > 2:
         return HistogramLikelihood(num_bins)
     return HistogramLikelihood(num_bins, np.asarray(edges), np.asarray(tails))
 

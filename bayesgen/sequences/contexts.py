@@ -61,9 +61,9 @@ class Contexts:
                 "fewer symbols."
             )
 
-    def offset(self, num_known: int) -> int:
+    def offset(self, num_preceding: int) -> int:
         """The index of the first context of this number of symbols."""
-        return sum(self.num_before**length for length in range(num_known))
+        return sum(self.num_before**length for length in range(num_preceding))
 
     @property
     def num_starts(self) -> int:
@@ -71,14 +71,14 @@ class Contexts:
         return self.offset(self.order)
 
     @property
-    def num_whole(self) -> int:
+    def num_full(self) -> int:
         """How many contexts have k symbols."""
         return self.num_before**self.order
 
     @property
     def size(self) -> int:
         """How many contexts there are."""
-        return self.num_starts + self.num_whole
+        return self.num_starts + self.num_full
 
     def names(self, symbols: Sequence[Hashable]) -> list[str]:
         """The contexts as they are written: symbols side by side, after "^" where a sequence begins with them."""
@@ -90,7 +90,7 @@ class Contexts:
             names = [joint.join(filter(None, (name, text))) for name in names for text in texts]
         return [name for group in groups for name in group] + names
 
-    def of_steps(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
+    def by_step(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
         """The context of each time step; arbitrary past the end."""
         xp, codes = namespace(codes), self.before(codes)
         num_steps = codes.shape[-1]
@@ -109,14 +109,14 @@ class Contexts:
 
     def entries(self, codes: Integer[Array, "*batch T"]) -> Integer[Array, "*batch T"]:
         """The index of each time step in the flat table of contexts and symbols; arbitrary past the end."""
-        return self.of_steps(codes) * self.num_symbols + codes
+        return self.by_step(codes) * self.num_symbols + codes
 
     def counts_by_row(self, codes: Integer[Array, "n T"], inside: Bool[Array, "n T"]) -> scipy.sparse.csr_array:
         """Counts of each row by entry of the flat table, (n, contexts x symbols), as ones that repeat. NumPy only."""
         ends = np.concatenate([[0], np.cumsum(inside.sum(1))])
-        places = np.asarray(self.entries(codes))[np.asarray(inside)]
+        columns = np.asarray(self.entries(codes))[np.asarray(inside)]
         shape = (len(codes), self.size * self.num_symbols)
-        return scipy.sparse.csr_array((np.ones(len(places)), places, ends), shape=shape)
+        return scipy.sparse.csr_array((np.ones(len(columns)), columns, ends), shape=shape)
 
     def counts_of_order(
         self, counts: Float[np.ndarray, "*batch contexts r"], order: int
@@ -163,11 +163,11 @@ def sample_steps(
     def next_step(
         state: tuple[jax.Array, jax.Array, Carried], at: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[jax.Array, jax.Array, Carried], jax.Array]:
-        (known, is_over, carried), (step_key, offset) = state, at
-        drawn, carried = draw(step_key, offset + known, carried)
-        known = (known * contexts.num_before + contexts.before(drawn)) % contexts.num_whole
+        (latest, is_over, carried), (step_key, offset) = state, at
+        drawn, carried = draw(step_key, offset + latest, carried)
+        latest = (latest * contexts.num_before + contexts.before(drawn)) % contexts.num_full
         shown = jnp.where(is_over, PADDING, drawn)
-        return (known, is_over if contexts.end is None else is_over | (drawn == contexts.end), carried), shown
+        return (latest, is_over if contexts.end is None else is_over | (drawn == contexts.end), carried), shown
 
     start = jnp.zeros(shape, int), jnp.zeros(shape, bool), carried
     _, steps = jax.lax.scan(next_step, start, (jax.random.split(key, num_steps), offsets))

@@ -81,7 +81,7 @@ class DirichletGrammar(LatentVariableFamily, DirichletFamily):
     ) -> None:
         checked = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
         if isinstance(concentration, Mapping):
-            concentration = _of_all_rules(checked, concentration)
+            concentration = _rule_concentrations(checked, concentration)
         super().__init__(concentration)
         if not any(len(sides) > 1 for sides in checked.right_sides):
             raise ModelError(
@@ -125,7 +125,7 @@ class DirichletGrammar(LatentVariableFamily, DirichletFamily):
         return GrammarLikelihood(self.rules)
 
     @property
-    def places(self) -> dict[str, slice]:
+    def rule_slices(self) -> dict[str, slice]:
         """The slice of all rules that each parameter holds; nonterminals with one rule have no parameter."""
         names = [str(nonterminal) for nonterminal in self.rules.nonterminals]
         are_words = len(set(names)) == len(names) and all(name.replace("'", "").isidentifier() for name in names)
@@ -137,15 +137,15 @@ class DirichletGrammar(LatentVariableFamily, DirichletFamily):
 
     def _joined(self, parameters: Mapping[str, Array]) -> Float[Array, "... R"]:
         """The probabilities of all rules in one array, with 1 for the rule of a nonterminal that has one rule."""
-        first, names = next(iter(parameters.values())), {place.start: name for name, place in self.places.items()}
+        first, names = next(iter(parameters.values())), {rules.start: name for name, rules in self.rule_slices.items()}
         xp = namespace(first)
         certain = xp.ones((*first.shape[:-1], 1))
-        tables = [parameters[names[of.start]] if of.start in names else certain for of in self.rules.slices]
+        tables = [parameters[names[rules.start]] if rules.start in names else certain for rules in self.rules.slices]
         return xp.concatenate(tables, -1)
 
     def _split(self, table: Float[Array, "... R"]) -> dict[str, Float[Array, "..."]]:
         """The slices of a table of rules, by parameter."""
-        return {name: table[..., place] for name, place in self.places.items()}
+        return {name: table[..., rules] for name, rules in self.rule_slices.items()}
 
     # --- hidden parse trees: EM ---------------------------------------------------------------------------------
 
@@ -173,21 +173,21 @@ class DirichletGrammar(LatentVariableFamily, DirichletFamily):
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
         probs = jnp.asarray(self._joined(parameters))[labels]
-        of_all = {
-            left: probs[..., place] for left, place in zip(self.rules.nonterminals, self.rules.slices, strict=True)
+        probs_by_nonterminal = {
+            left: probs[..., rules] for left, rules in zip(self.rules.nonterminals, self.rules.slices, strict=True)
         }
-        return ProbabilisticGrammar(self.rules, of_all, max_length=self.max_length)
+        return ProbabilisticGrammar(self.rules, probs_by_nonterminal, max_length=self.max_length)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
-        return {name: ("class", f"{name}_rule") for name in self.places}
+        return {name: ("class", f"{name}_rule") for name in self.rule_slices}
 
     def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
         """The rules, as they are written."""
         names = self.rules.rule_names
-        return {f"{name}_rule": list(names[place]) for name, place in self.places.items()}
+        return {f"{name}_rule": list(names[rules]) for name, rules in self.rule_slices.items()}
 
 
-def _of_all_rules(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:
+def _rule_concentrations(rules: GrammarRules, stated: Mapping[Hashable, Any]) -> Float[np.ndarray, " R"]:
     """Concentrations of all rules, from a mapping of nonterminals.
 
     Raises:

@@ -78,10 +78,10 @@ def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Arra
     """
     num_states = next(iter(parameters.values())).shape[1]
     codes = jnp.asarray(labels)[..., None] * num_states + jnp.arange(num_states)
-    of_states = {name: jnp.reshape(value, (-1, *value.shape[2:])) for name, value in parameters.items()}
+    state_parameters = {name: jnp.reshape(value, (-1, *value.shape[2:])) for name, value in parameters.items()}
     if emissions.kind == CATEGORICAL:  # steps of one column of symbols have no axis of columns
-        return dist.Categorical(probs=of_states["probs"][codes][..., 0, :])
-    return emissions.site_distribution(of_states, codes)
+        return dist.Categorical(probs=state_parameters["probs"][codes][..., 0, :])
+    return emissions.site_distribution(state_parameters, codes)
 
 
 CHAIN = ("initial", "transition")
@@ -195,7 +195,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
     def likelihood(self) -> HiddenMarkovLikelihood:
         return HiddenMarkovLikelihood(self.emissions.likelihood)
 
-    def of_emissions(self, parameters: Mapping[str, Array]) -> ParameterTables:
+    def emission_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """The parameters of the emissions."""
         return {name: parameters[name] for name in self.emissions.parameter_axes()}
 
@@ -255,7 +255,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
 
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family = self.closed("log_prior")
-        return family._chain.log_density(parameters) + family.emissions.log_prior(self.of_emissions(parameters))
+        return family._chain.log_density(parameters) + family.emissions.log_prior(self.emission_parameters(parameters))
 
     # --- hidden states: EM ------------------------------------------------------------------------------------------
 
@@ -266,18 +266,18 @@ class DirichletHiddenMarkov(LatentVariableFamily):
         """
         has_partial, log_likelihood, parts = has_partial_steps(summary), 0.0, []
         for code in range(summary.num_classes or 1):
-            family, of_class = self._emissions_of(code), {name: value[code] for name, value in parameters.items()}
-            emissions = self.of_emissions(of_class)
+            family, tables = self._emissions_of(code), self.emission_parameters(parameters)
+            emissions = {name: table[code] for name, table in tables.items()}
             with np.errstate(divide="ignore"):
-                log_initial, log_transition = np.log(of_class["initial"]), np.log(of_class["transition"])
-            of_rows, counts = expected_hidden_counts(
-                np.asarray(log_initial), np.asarray(log_transition), family.likelihood,
+                log_initial, log_transition = (np.log(np.asarray(parameters[name][code])) for name in CHAIN)
+            class_log_likelihood, counts = expected_hidden_counts(
+                log_initial, log_transition, family.likelihood,
                 family.likelihood_parameters(emissions), summary.select_class(code), has_partial,
             )  # fmt: skip
             if isinstance(family, IncompleteFamily) and not counts.emissions.is_complete:
                 counts = dataclasses.replace(counts, emissions=family.e_step(counts.emissions, emissions)[1])
             parts.append(counts)
-            log_likelihood += of_rows
+            log_likelihood += class_log_likelihood
         return log_likelihood, stacked(parts)
 
     def initial_summary(self, summary: RetainedRows, rng: np.random.Generator | None = None) -> Summary:
@@ -294,8 +294,8 @@ class DirichletHiddenMarkov(LatentVariableFamily):
     def _emissions_of(self, code: int) -> Family:
         """The emissions' family of one class, in whose tables states take the place of classes."""
         assert self.emissions.batch_shape is not None
-        of_class = jax.tree.map(lambda value: value[code], self.emissions.hyperparameters)
-        return self.emissions.replace(**of_class, batch_shape=self.emissions.batch_shape[1:])
+        hyperparameters = jax.tree.map(lambda value: value[code], self.emissions.hyperparameters)
+        return self.emissions.replace(**hyperparameters, batch_shape=self.emissions.batch_shape[1:])
 
     # --- the program --------------------------------------------------------------------------------------------
 
@@ -315,15 +315,15 @@ class DirichletHiddenMarkov(LatentVariableFamily):
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Array | int | None = None
     ) -> dist.Distribution:
         """Sequences of `length` steps, a covariate of the program, made by the hidden chain of each class."""
-        of_states = {name: value for name, value in parameters.items() if name not in CHAIN}
-        emissions = emitted(self.emissions, of_states, labels)
+        emission_parameters = {name: value for name, value in parameters.items() if name not in CHAIN}
+        emissions = emitted(self.emissions, emission_parameters, labels)
         return HiddenMarkov(parameters["initial"][labels], parameters["transition"][labels], emissions, length)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         """Log probabilities of the chain, and the parameters of the emissions as their likelihood takes them."""
         with np.errstate(divide="ignore"):
             chain = {f"log_{name}": np.log(parameters[name]) for name in CHAIN}
-        emissions = self.emissions.likelihood_parameters(self.of_emissions(parameters))
+        emissions = self.emissions.likelihood_parameters(self.emission_parameters(parameters))
         return chain | {f"emission_{name}": value for name, value in emissions.items()}
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:

@@ -112,17 +112,17 @@ class DirichletMarkovDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n T"] | None = None) -> Float[Array, "n K"]:
         if observed is None:
-            return self._of_complete(values)
+            return self._complete_log_prob(values)
         rows, mask = np.asarray(values).astype(np.int64), np.asarray(observed)
         is_needed = mask.all(-1) | self.contexts.is_informative(rows, mask)  # the others have factor 1
         num_missing = np.where(is_needed, (~mask).sum(-1), -1)
         total = np.zeros((len(rows), len(self.concentration)))
         for number in np.unique(num_missing[num_missing >= 0]).tolist():
             self._check_number(number)
-            places = np.flatnonzero(num_missing == number)
+            row_numbers = np.flatnonzero(num_missing == number)
             size = CACHED_CELLS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
-            for part in chunks(len(places), max(size, 1)):
-                total[places[part]] = self._marginalised(rows[places[part]], mask[places[part]], number)
+            for part in chunks(len(row_numbers), max(size, 1)):
+                total[row_numbers[part]] = self._marginalised(rows[row_numbers[part]], mask[row_numbers[part]], number)
         return total
 
     def _check_number(self, number: int) -> None:
@@ -139,19 +139,19 @@ class DirichletMarkovDensity(RowDensity):
     ) -> Float[np.ndarray, "n K"]:
         """Log probabilities of rows with this number of missing time steps, by adding up all completions."""
         if number == 0:
-            return np.asarray(self._of_complete(rows))
+            return np.asarray(self._complete_log_prob(rows))
         num_symbols, (num_rows, num_steps) = self.contexts.num_symbols, rows.shape
         options = np.indices((num_symbols,) * number).reshape(number, -1).T
         completed = np.repeat(rows[:, None], len(options), 1)
         lacking = np.nonzero(~observed)[1].reshape(num_rows, 1, number)
         np.put_along_axis(completed, lacking, options[None], -1)
-        logs = np.asarray(self._of_complete(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
+        logs = np.asarray(self._complete_log_prob(completed.reshape(-1, num_steps))).reshape(num_rows, len(options), -1)
         if self.contexts.end is not None:
             is_followed = (completed[..., :-1] == self.contexts.end) & (completed[..., 1:] >= 0)
             logs = np.where(is_followed.any(-1)[..., None], -np.inf, logs)
         return scipy.special.logsumexp(logs, axis=1)
 
-    def _of_complete(self, values: Cells) -> Float[Array, "n K"]:
+    def _complete_log_prob(self, values: Cells) -> Float[Array, "n K"]:
         """Log probabilities of complete rows."""
         if namespace(self.concentration, values) is not np:
             contexts = self.contexts
@@ -162,8 +162,8 @@ class DirichletMarkovDensity(RowDensity):
         total = np.zeros((len(codes), len(alpha)))
         for part in chunks(len(codes), max(CACHED_CELLS // max(codes.shape[1], 1), 1)):
             drawn = self.contexts.counts_by_row(codes[part], inside[part])
-            shape, places = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
-            urns = scipy.sparse.csr_array((drawn.data.copy(), places, drawn.indptr.copy()), shape=shape)
+            shape, entry_contexts = (drawn.shape[0], self.contexts.size), drawn.indices // self.contexts.num_symbols
+            urns = scipy.sparse.csr_array((drawn.data.copy(), entry_contexts, drawn.indptr.copy()), shape=shape)
             for counts, starts in ((drawn, alpha.reshape(len(alpha), -1)), (urns, alpha.sum(-1))):
                 counts.sum_duplicates()
                 sums = sum_log_rising_of_cells(counts, starts, by_factorials=False)
@@ -322,8 +322,8 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
                 f"DirichletMarkov: {len(self.symbols)} symbols are stated, and its column has {length - self.end}. "
                 "Declare the alphabet of a column once, by Schema(categories={column: symbols})."
             )
-        of_classes = scale.batch_shape[: scale.num_classes is not None]
-        return self._resolved((*of_classes, self._contexts(length).size), length)
+        class_shape = scale.batch_shape[: scale.num_classes is not None]
+        return self._resolved((*class_shape, self._contexts(length).size), length)
 
     # --- closed forms ---------------------------------------------------------------------------------------------
 
@@ -378,8 +378,8 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).select_class(0)
 
     def scale_of(self, summary: Any) -> Scale:
-        whole = summary.counts if isinstance(summary, CountsAndRows) else summary
-        return Scale(num_categories=whole.totals[0].shape[-1])
+        counts = summary.counts if isinstance(summary, CountsAndRows) else summary
+        return Scale(num_categories=counts.totals[0].shape[-1])
 
     def predictive(self, length: int | Int[Array, "..."] | None = None) -> dist.Distribution:
         """The distribution of a new sequence of this length: a Polya urn for each context."""
@@ -436,8 +436,8 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         symbols = [str(symbol) for symbol in schema.categories[columns[0]]] + ["$"] * self.end
         contexts = self._contexts(len(symbols))
         names = contexts.names(symbols)
-        starts, whole = names[: contexts.num_starts], names[contexts.num_starts :]
-        return {"symbol": symbols, "start": starts, "context": whole}
+        starts, full = names[: contexts.num_starts], names[contexts.num_starts :]
+        return {"symbol": symbols, "start": starts, "context": full}
 
 
 default_family.register(SequenceOf, lambda kind, is_sparse: DirichletMarkov(end=kind.end) if kind.of_symbols else None)

@@ -83,17 +83,17 @@ def derived(
     stack = jnp.zeros((num_steps + 1, 2), int).at[0].set(jnp.stack([jnp.asarray(form.start), length]))
     codes = jnp.full(num_steps, PADDING)
 
-    def of_node(step: Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def rewrite_node(step: Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         stack, size, codes, place = state
         node, length = stack[size - 1, 0], stack[size - 1, 1]
-        of_symbol, of_pair = jax.random.split(jax.random.fold_in(key, step))
+        symbol_key, pair_key = jax.random.split(jax.random.fold_in(key, step))
         is_leaf, is_over = length == 1, size == 0
-        symbol = jax.random.categorical(of_symbol, leaves[node, :-1])
+        symbol = jax.random.categorical(symbol_key, leaves[node, :-1])
         codes = jnp.where(is_leaf & ~is_over, codes.at[place].set(symbol, mode="drop"), codes)
         if len(form.pairs) and num_steps > 1:
             splits = splits_of_missing(tables, length)
             terms = choices[node][:, None] + splits[jnp.asarray(form.choices)[node]]
-            choice, split = jnp.divmod(jax.random.categorical(of_pair, terms.ravel()), num_steps)
+            choice, split = jnp.divmod(jax.random.categorical(pair_key, terms.ravel()), num_steps)
             pair = jnp.asarray(form.pairs)[jnp.asarray(form.choices)[node, choice]]
             first, second = jnp.stack([pair[0], split + 1]), jnp.stack([pair[1], length - split - 1])
             pushed = stack.at[size - 1].set(second).at[size].set(first, mode="drop")
@@ -103,7 +103,7 @@ def derived(
 
     start = stack, jnp.asarray(1), codes, jnp.asarray(0)
     # a derivation of L symbols has L leaves and L - 1 pairs; where no length is possible, the string is empty
-    codes = lax.fori_loop(0, 2 * num_steps - 1, of_node, start)[2]
+    codes = lax.fori_loop(0, 2 * num_steps - 1, rewrite_node, start)[2]
     return jnp.where(jnp.isfinite(lengths.max()), codes, PADDING)
 
 
@@ -198,9 +198,9 @@ class ProbabilisticGrammar(SequenceDistribution):
     def total_probability(self) -> Float[np.ndarray, "..."]:
         """The sum of the probabilities of all strings: 1, or less where derivations may not end."""
         place, probs = normal_form(self.rules).start, np.asarray(self.probs, np.float64)
-        distinct, of_rows = np.unique(probs.reshape(-1, probs.shape[-1]), axis=0, return_inverse=True)
+        distinct, distinct_index = np.unique(probs.reshape(-1, probs.shape[-1]), axis=0, return_inverse=True)
         totals = np.array([total_probabilities(self.rules, row)[place] for row in distinct])
-        return totals[of_rows.ravel()].reshape(self.batch_shape)
+        return totals[distinct_index.ravel()].reshape(self.batch_shape)
 
     @property
     def most_steps(self) -> None:
@@ -243,8 +243,8 @@ class ProbabilisticGrammar(SequenceDistribution):
             )
         num_draws = int(np.prod(sample_shape, dtype=int))
         keys = jax.random.split(key, (num_draws, len(log_probs)))
-        of_batch = jax.vmap(derived, (None, 0, 0, 0, 0))
-        codes = jax.vmap(of_batch, (None, None, None, None, 0))(form, log_probs, lengths, tables, keys)
+        derive_batch = jax.vmap(derived, (None, 0, 0, 0, 0))
+        codes = jax.vmap(derive_batch, (None, None, None, None, 0))(form, log_probs, lengths, tables, keys)
         return codes.reshape(*sample_shape, *self.batch_shape, num_steps)
 
     def encode(self, strings: Iterable[String]) -> Int[np.ndarray, "n T"]:
@@ -311,13 +311,11 @@ def _joined(rules: GrammarRules, probabilities: Mapping[Symbol, Any] | Any) -> F
             )
         probabilities = {rules.start: probabilities}
     if set(probabilities) != set(rules.nonterminals):
-        missing, others = (
-            [repr(symbol) for symbol in one if symbol not in other]
-            for one, other in ((rules.nonterminals, probabilities), (probabilities, rules.nonterminals))
-        )
+        without_any = [repr(symbol) for symbol in rules.nonterminals if symbol not in probabilities]
+        terminals = [repr(symbol) for symbol in probabilities if symbol not in rules.nonterminals]
         raise ModelError(
             "ProbabilisticGrammar: probabilities are for each nonterminal; without any: "
-            f"{', '.join(missing) or 'none'}; no nonterminal: {', '.join(others) or 'none'}."
+            f"{', '.join(without_any) or 'none'}; no nonterminal: {', '.join(terminals) or 'none'}."
         )
     arrays = [_numbers(nonterminal, probabilities[nonterminal]) for nonterminal in rules.nonterminals]
     for nonterminal, sides, array in zip(rules.nonterminals, rules.right_sides, arrays, strict=True):

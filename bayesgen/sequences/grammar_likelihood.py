@@ -37,18 +37,18 @@ def why_outside(
         numbers: of the rows, for messages.
     """
     form = normal_form(rules)
-    places = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
+    chart_codes = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
     if observed is not None:
-        places = np.where(observed | (codes == PADDING), places, len(rules.symbols))
-    distinct, of_rows = np.unique(places, axis=0, return_inverse=True)
+        chart_codes = np.where(observed | (codes == PADDING), chart_codes, len(rules.symbols))
+    distinct, distinct_index = np.unique(chart_codes, axis=0, return_inverse=True)
     size = max(CHART_CELLS // max(max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2, 1), 1)
     chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
     is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
     is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
-    outside = np.flatnonzero(~is_derived[of_rows.ravel()] & is_string & (counts > 0))
+    outside = np.flatnonzero(~is_derived[distinct_index.ravel()] & is_string & (counts > 0))
     if not outside.size:
         return None
-    shown = [(*rules.symbols, None)[code] for code in places[outside[0]] if code <= len(rules.symbols)]
+    shown = [(*rules.symbols, None)[code] for code in chart_codes[outside[0]] if code <= len(rules.symbols)]
     is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
     string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
     return (
@@ -57,14 +57,14 @@ def why_outside(
     )
 
 
-def _are_derived(form: NormalForm, places: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
+def _are_derived(form: NormalForm, chart_codes: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
     """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding."""
-    if not places.shape[1]:
-        return np.zeros(len(places), bool)
+    if not chart_codes.shape[1]:
+        return np.zeros(len(chart_codes), bool)
     choices, leaves = form.weights(BOOLEAN, np.ones(len(form.rules.rules), bool))
-    leaves = np.pad(leaves, ((0, 0), (0, 1)))[:, places.T]
-    lengths = (places <= len(form.rules.symbols)).sum(1)
-    return np.asarray(inside(BOOLEAN, form, choices, leaves, lengths, places.shape[1])[0])
+    leaves = np.pad(leaves, ((0, 0), (0, 1)))[:, chart_codes.T]
+    lengths = (chart_codes <= len(form.rules.symbols)).sum(1)
+    return np.asarray(inside(BOOLEAN, form, choices, leaves, lengths, chart_codes.shape[1])[0])
 
 
 BLOCK_ROWS = 16  # of about the same length, parsed together: see benchmarks/grammars.py
@@ -131,10 +131,10 @@ def log_probs_of(
     if not codes.size:
         return jnp.full(len(codes), -jnp.inf, choices.dtype)
     is_symbol = (codes >= 0) & (codes < num_symbols)
-    places = jnp.where(is_symbol, codes, num_symbols).astype(int)
+    columns = jnp.where(is_symbol, codes, num_symbols).astype(int)
     if observed is not None:
-        is_symbol, places = is_symbol | ~observed, jnp.where(observed, places, num_symbols)
-    steps = jnp.take_along_axis(leaves, places[:, None], -1)
+        is_symbol, columns = is_symbol | ~observed, jnp.where(observed, columns, num_symbols)
+    steps = jnp.take_along_axis(leaves, columns[:, None], -1)
     steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
     log_probs = _by_length(form, choices, steps, lengths)
     return log_probs if observed is None else jnp.where(is_missing(codes, observed), 0.0, log_probs)
@@ -148,12 +148,12 @@ def _by_length(
     num_blocks = -(-num_rows // BLOCK_ROWS)
     order = jnp.resize(jnp.argsort(lengths), (num_blocks * BLOCK_ROWS,))
 
-    def of_block(rows: Int[Array, " b"]) -> Float[Array, " b"]:
-        of_rows = choices[rows], leaves[rows], lengths[rows]
-        longest = of_rows[2].max(initial=0)
-        return jax.vmap(lambda *row: log_inside(form, *row, longest))(*of_rows)
+    def block_log_probs(rows: Int[Array, " b"]) -> Float[Array, " b"]:
+        block = choices[rows], leaves[rows], lengths[rows]
+        longest = block[2].max(initial=0)
+        return jax.vmap(lambda *row: log_inside(form, *row, longest))(*block)
 
     if num_blocks == 1:
-        return of_block(jnp.arange(num_rows))
-    in_order = jax.lax.map(of_block, order.reshape(num_blocks, BLOCK_ROWS)).ravel()
+        return block_log_probs(jnp.arange(num_rows))
+    in_order = jax.lax.map(block_log_probs, order.reshape(num_blocks, BLOCK_ROWS)).ravel()
     return jnp.zeros_like(in_order[:num_rows]).at[order[:num_rows]].set(in_order[:num_rows])

@@ -55,18 +55,20 @@ class GrammarRules:
                 f"got {rules!r}."
             )
         nonterminals = tuple(rules)
-        made = cls(
+        grammar = cls(
             nonterminals,
             tuple(_right_sides(nonterminal, rules[nonterminal]) for nonterminal in nonterminals),
             nonterminals[0] if start is None else start,
         )
-        made._check()
-        return made
+        grammar._check()
+        return grammar
 
     def __str__(self) -> str:
-        sides = (" | ".join(" ".join(map(str, side)) for side in of_one) for of_one in self.right_sides)
-        pairs = zip(self.nonterminals, sides, strict=True)
-        return "; ".join(f"{nonterminal} -> {of_one}" for nonterminal, of_one in pairs)
+        alternatives = (
+            " | ".join(" ".join(map(str, side)) for side in right_sides) for right_sides in self.right_sides
+        )
+        pairs = zip(self.nonterminals, alternatives, strict=True)
+        return "; ".join(f"{nonterminal} -> {right_sides}" for nonterminal, right_sides in pairs)
 
     @functools.cached_property
     def rules(self) -> tuple[tuple[Symbol, RightSide], ...]:
@@ -306,13 +308,13 @@ class NormalForm:
             rules: the weight of each rule.
         """
         xp, (choices, is_choice) = namespace(rules), self._choices
-        of_leaves = self._without_units(semiring, rules, self.leaf_rules, len(self.rules.symbols))
-        of_leaves = xp.concatenate([of_leaves, semiring.plus(of_leaves, -1)[..., None]], -1)
+        leaf_weights = self._without_units(semiring, rules, self.leaf_rules, len(self.rules.symbols))
+        leaf_weights = xp.concatenate([leaf_weights, semiring.plus(leaf_weights, -1)[..., None]], -1)
         if not choices.size:
-            return xp.zeros((*rules.shape[:-1], *choices.shape), rules.dtype), of_leaves
-        of_pairs = self._without_units(semiring, rules, self.pair_rules, len(self.pairs))
-        chosen = of_pairs[..., np.arange(self.num_nodes, dtype=np.int32)[:, None], choices]
-        return xp.where(is_choice, chosen, semiring.zero), of_leaves
+            return xp.zeros((*rules.shape[:-1], *choices.shape), rules.dtype), leaf_weights
+        pair_weights = self._without_units(semiring, rules, self.pair_rules, len(self.pairs))
+        chosen = pair_weights[..., np.arange(self.num_nodes, dtype=np.int32)[:, None], choices]
+        return xp.where(is_choice, chosen, semiring.zero), leaf_weights
 
     def _without_units(
         self, semiring: Semiring, rules: Shaped[Array, "*batch R"], entries: Int[np.ndarray, "e 3"], size: int
@@ -354,12 +356,12 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         return nodes[symbols], is_new
 
     def add_pair(node: int, symbols: RightSide, rule: int) -> None:
-        """A node is rewritten to the first symbol and the rest, and the rest likewise."""
+        """A node is rewritten to the first symbol and the tail, and the tail likewise."""
         chain, is_new = [], True
         while is_new and len(symbols) > 1:
-            (first, _), (rest, is_new) = node_of(symbols[:1]), node_of(symbols[1:])
-            chain.append((node, (first, rest), rule))
-            node, symbols, rule = rest, symbols[1:], CERTAIN
+            (first, _), (tail, is_new) = node_of(symbols[:1]), node_of(symbols[1:])
+            chain.append((node, (first, tail), rule))
+            node, symbols, rule = tail, symbols[1:], CERTAIN
         for node, pair, rule in reversed(chain):
             pair_rules.append((node, pairs.setdefault(pair, len(pairs)), rule))
 

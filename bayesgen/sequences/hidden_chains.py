@@ -69,10 +69,10 @@ def forward(initial: First, transition: Matrix, emissions: EmissionTable, active
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
     value, shares, _ = _filtered(joint_of_first, moves, emissions, active_later)
     possible = (transition > -jnp.inf).astype(moves.dtype)  # unlike probabilities, these do not underflow
-    is_reached = (_moved(shares[:-1], possible) > 0) & (emissions[1:] > -jnp.inf)
-    is_lost = _where(active_later, (is_reached & (shares[1:] < _lost(shares))).any(1), False).any()
-    is_first_lost = ((joint_of_first > -jnp.inf) & (shares[0] < _lost(shares))).any()
-    is_exact = jnp.isfinite(value).all() & ((moves >= _all_mix(moves)).all() | ~(is_lost | is_first_lost))
+    is_reached = (_predicted(shares[:-1], possible) > 0) & (emissions[1:] > -jnp.inf)
+    is_lost = _where(active_later, (is_reached & (shares[1:] < _underflow_limit(shares))).any(1), False).any()
+    is_first_lost = ((joint_of_first > -jnp.inf) & (shares[0] < _underflow_limit(shares))).any()
+    is_exact = jnp.isfinite(value).all() & ((moves >= _mixing_limit(moves)).all() | ~(is_lost | is_first_lost))
     return jax.lax.cond(is_exact, lambda: value, lambda: forward_in_logs(initial, transition, emissions, active))
 
 
@@ -84,14 +84,14 @@ def forward_backward(
     moves, active_later = jnp.exp(transition), None if active is None else active[1:]
     joint_of_first = _joint_of_first(initial, transition, emissions, active)
     value, shares, factors = _filtered(joint_of_first, moves, emissions, active_later)
-    ahead = _ahead(moves, factors, active_later, joint_of_first.shape)
-    joint = jnp.concatenate([shares[:1], _moved(shares[:-1], moves) * factors]) * ahead
+    backward = _backward(moves, factors, active_later, joint_of_first.shape)
+    joint = jnp.concatenate([shares[:1], _predicted(shares[:-1], moves) * factors]) * backward
     totals = joint.sum(1)  # tiny where states that are likely given the past are unlikely given the future
     states = joint / totals[:, None]
-    from_states, to_states = shares[:-1] / totals[1:, None], _where(active_later, factors * ahead[1:], 0.0)
+    from_states, to_states = shares[:-1] / totals[1:, None], _where(active_later, factors * backward[1:], 0.0)
     transitions = moves * jnp.einsum("ti...,tj...->ij...", from_states, to_states)
     is_precise = ((moves > 0) | (transition == -jnp.inf)).all()
-    is_exact = jnp.isfinite(value).all() & is_precise & (_where(active, totals, 1.0) >= _lost(totals)).all()
+    is_exact = jnp.isfinite(value).all() & is_precise & (_where(active, totals, 1.0) >= _underflow_limit(totals)).all()
     return jax.lax.cond(
         is_exact,
         lambda: (value, (states[0], transitions, _where(active, states, 0.0))),
@@ -99,12 +99,12 @@ def forward_backward(
     )
 
 
-def _lost(shares: jax.Array) -> float:
+def _underflow_limit(shares: jax.Array) -> float:
     """The share of a state, or of all paths through a time step, below which others may have underflowed."""
     return float(jnp.finfo(shares.dtype).tiny) ** (1 / 2)  # 1e-154 in double precision
 
 
-def _all_mix(moves: jax.Array) -> float:
+def _mixing_limit(moves: jax.Array) -> float:
     """The transition probability from which on a state recovers from underflow within a time step."""
     return float(jnp.finfo(moves.dtype).tiny) ** (1 / 3)
 
@@ -124,7 +124,7 @@ def _filtered(
     factors = jnp.exp(later - peaks[:, None])
 
     def move(shares: jax.Array, factor: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        joint = _times(shares, moves) * factor
+        joint = _vector_matrix(shares, moves) * factor
         scale = joint.sum(0)
         return joint / scale, (joint / scale, scale)
 
@@ -133,27 +133,27 @@ def _filtered(
     return value, jnp.concatenate([first[None], shares]), factors
 
 
-def _ahead(moves: jax.Array, factors: jax.Array, active: Active, shape: tuple[int, ...]) -> jax.Array:
+def _backward(moves: jax.Array, factors: jax.Array, active: Active, shape: tuple[int, ...]) -> jax.Array:
     """Densities of all later time steps given the state, (T, S, *batch), scaled to sum to 1 over states."""
     transposed, last = jnp.swapaxes(moves, 0, 1), jnp.full(shape, 1 / shape[0])
 
-    def move(ahead: jax.Array, step: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+    def move(backward: jax.Array, step: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         factor, is_active = step
-        behind = _times(ahead * factor, transposed)
+        behind = _vector_matrix(backward * factor, transposed)
         moved = behind / behind.sum(0)
-        moved = moved if is_active is None else jnp.where(is_active, moved, ahead)
+        moved = moved if is_active is None else jnp.where(is_active, moved, backward)
         return moved, moved
 
-    _, others = jax.lax.scan(move, last, (factors, active), reverse=True)
-    return jnp.concatenate([others, last[None]])
+    _, earlier = jax.lax.scan(move, last, (factors, active), reverse=True)
+    return jnp.concatenate([earlier, last[None]])
 
 
-def _moved(shares: jax.Array, moves: jax.Array) -> jax.Array:
+def _predicted(shares: jax.Array, moves: jax.Array) -> jax.Array:
     """Probabilities of the states at the next time steps, all at once."""
-    return jnp.moveaxis(_times(jnp.moveaxis(shares, 1, 0), moves[:, :, None]), 0, 1)
+    return jnp.moveaxis(_vector_matrix(jnp.moveaxis(shares, 1, 0), moves[:, :, None]), 0, 1)
 
 
-def _times(vector: jax.Array, matrix: jax.Array) -> jax.Array:
+def _vector_matrix(vector: jax.Array, matrix: jax.Array) -> jax.Array:
     """Vectors times matrices, states first."""
     if len(vector) > UNROLLED_STATES:
         return (vector[:, None] * matrix).sum(0)
@@ -188,19 +188,19 @@ def forward_backward_in_logs(
     def move(
         state: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        ahead, transitions = state
+        backward, transitions = state
         before, emission, scale, is_active = step
-        through = transition + (emission + ahead - scale)[None]
+        through = transition + (emission + backward - scale)[None]
         used, behind = jnp.exp(before[:, None] + through), log_sum(through, 1)
         if is_active is not None:
-            used, behind = jnp.where(is_active, used, 0.0), jnp.where(is_active, behind, ahead)
+            used, behind = jnp.where(is_active, used, 0.0), jnp.where(is_active, behind, backward)
         return (behind, transitions + used), jnp.exp(before + behind)
 
     last = filtered[-1]
     start = jnp.zeros_like(last), jnp.zeros((len(last), *last.shape))
     later = filtered[:-1], emissions[1:], finite_or_zero(scales[1:]), None if active is None else active[1:]
-    (_, transitions), others = jax.lax.scan(move, start, later, reverse=True)
-    states = jnp.concatenate([others, jnp.exp(last)[None]])
+    (_, transitions), earlier = jax.lax.scan(move, start, later, reverse=True)
+    states = jnp.concatenate([earlier, jnp.exp(last)[None]])
     is_possible = ~jnp.isneginf(value)
     first, transitions, states = (jnp.where(is_possible, array, 0.0) for array in (states[0], transitions, states))
     return value, (first, transitions, _where(active, states, 0.0))
@@ -221,8 +221,10 @@ def _filtered_in_logs(
             scale, moved = jnp.where(is_active, scale, 0.0), jnp.where(is_active, moved, filtered)
         return moved, (scale, moved)
 
-    _, others = jax.lax.scan(move, start[1], (emissions[1:], None if active is None else active[1:]))
-    scales, filtered = (jnp.concatenate([one[None], rest]) for one, rest in zip(start, others, strict=True))
+    _, later = jax.lax.scan(move, start[1], (emissions[1:], None if active is None else active[1:]))
+    scales, filtered = (
+        jnp.concatenate([first[None], following]) for first, following in zip(start, later, strict=True)
+    )
     return scales, filtered
 
 
@@ -296,9 +298,9 @@ def most_probable_paths(
 
     Ties go to the lowest states at the end.
     """
-    initial, transition, steps, known = _batches_last(log_initial, log_transition, log_emissions, lengths)
+    initial, transition, steps, within = _batches_last(log_initial, log_transition, log_emissions, lengths)
     batch = _batch_shape(log_initial, log_transition, log_emissions, lengths)
-    active = jnp.ones((len(steps), *(1,) * len(batch)), bool) if known is None else known
+    active = jnp.ones((len(steps), *(1,) * len(batch)), bool) if within is None else within
     first = jnp.broadcast_to(initial + steps[0], (len(initial), *batch))
     same = jnp.arange(len(initial)).reshape(-1, *(1,) * len(batch))
 
@@ -347,8 +349,8 @@ def _batches_last(
 
 
 def _batch_shape(initial: Array, transition: Array, emissions: Array, lengths: Array | None) -> tuple[int, ...]:
-    of_lengths = () if lengths is None else jnp.shape(lengths)
-    return jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-2], emissions.shape[:-2], of_lengths)
+    lengths_shape = () if lengths is None else jnp.shape(lengths)
+    return jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-2], emissions.shape[:-2], lengths_shape)
 
 
 @jax.custom_jvp
@@ -368,11 +370,11 @@ def _log_density_jvp(
 ) -> tuple[jax.Array, jax.Array]:
     """The derivative of a log density is linear in the expected counts, which are computed once."""
     value, counts = _value_and_counts(*primals)
-    of_initial, of_transition, of_emissions = (
+    initial_term, transition_term, emission_term = (
         (count * tangent).sum(tuple(range(count.ndim - value.ndim)))
         for count, tangent in zip(counts, tangents[:3], strict=True)
     )
-    return value, of_initial + of_transition + of_emissions
+    return value, initial_term + transition_term + emission_term
 
 
 @jax.custom_jvp

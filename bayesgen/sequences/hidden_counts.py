@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Stated, as_number, broadcasts_to
 from bayesgen.records import record
-from bayesgen.runtime import LATENT_CELLS, chunks, pad, padded_size, placed
+from bayesgen.runtime import LATENT_CELLS, chunks, over_chunks, padded_size, placed
 from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
@@ -70,9 +70,9 @@ class ObservedSteps:
     @classmethod
     def from_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "ObservedSteps":
         """The time steps of some of the entries."""
-        places = np.asarray(rows.places[part])
-        values = np.asarray(rows.values)[places]
-        observed = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[places]
+        row_numbers = np.asarray(rows.places[part])
+        values = np.asarray(rows.values)[row_numbers]
+        observed = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[row_numbers]
         if np.issubdtype(values.dtype, np.integer):
             values, observed = steps_of_symbols(values, observed)
         shape = (*values.shape[:2], math.prod(values.shape[2:]))
@@ -114,21 +114,24 @@ def expected_hidden_counts(
     """
     density, num_states = likelihood.density(emissions), len(log_initial)
     total, parts = 0.0, list[HiddenCounts]()
-    for part in _parts(rows, num_states):
+    cells_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
+    for part in chunks(max(len(rows.places), 1), int(LATENT_CELLS / max(cells_per_row, 1))):
         steps = ObservedSteps.from_rows(rows, part)
         table = np.zeros((*steps.is_observed.shape, num_states))
         if len(steps.cells):
             table[steps.is_observed] = density.log_prob(steps.cells, steps.observed)
-        found = _forward_backward(log_initial, log_transition, table, steps.lengths)
-        is_possible = np.isfinite(found.log_density)
+        expected = _forward_backward(log_initial, log_transition, table, steps.lengths)
+        is_possible = np.isfinite(expected.log_density)
         if not is_possible.all():
             raise FitError(
                 f"{int((~is_possible).sum())} sequences have probability zero in every state: a start with "
                 "positive probabilities would not have that. Leave starts= out, or change it."
             )
-        total += float(found.log_density @ steps.weights)
-        initial, transition = (np.tensordot(steps.weights, table, 1) for table in (found.initial, found.transition))
-        states = np.asarray(found.states) * steps.weights[:, None, None]
+        total += float(expected.log_density @ steps.weights)
+        initial, transition = (
+            np.tensordot(steps.weights, table, 1) for table in (expected.initial, expected.transition)
+        )
+        states = np.asarray(expected.states) * steps.weights[:, None, None]
         parts.append(HiddenCounts(initial, transition, steps.by_state(likelihood, states, has_partial)))
     return total, functools.reduce(HiddenCounts.merge, parts)
 
@@ -146,12 +149,6 @@ def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
     return jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
 
 
-def _parts(rows: RetainedRows, num_states: int) -> Iterator[slice]:
-    """Slices of the entries whose tables of time steps and states are computed at once; an empty one of no entries."""
-    numbers_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
-    yield from chunks(max(len(rows.places), 1), max(int(LATENT_CELLS / max(numbers_per_row, 1)), 1))
-
-
 def _forward_backward(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],
@@ -159,15 +156,17 @@ def _forward_backward(
     lengths: Int[np.ndarray, " m"],
 ) -> hidden_chains.ExpectedCounts:
     """Log densities of rows and their expected counts, from arrays padded to shapes that share compiled functions."""
-    num_rows, num_steps, _ = table.shape
-    size, longest = padded_size(max(num_rows, 1)), padded_size(max(num_steps, 1))
-    filled = pad(np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)]), size)
-    with jax.enable_x64(True), placed(float(filled.size * table.shape[-1])):
-        found = hidden_chains.expected_counts(
-            np.asarray(log_initial), np.asarray(log_transition), filled, pad(lengths, size)
+    num_rows, num_steps, num_states = table.shape
+    longest = padded_size(max(num_steps, 1))
+    padded = np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)])
+    with jax.enable_x64(True), placed(float(padded.size * num_states)):
+        expected = over_chunks(
+            lambda rows: hidden_chains.expected_counts(log_initial, log_transition, *rows),
+            (padded, lengths),
+            num_rows,
+            max(num_rows, 1),
         )
-    of_rows = jax.tree.map(lambda array: np.asarray(array)[:num_rows], found)
-    return dataclasses.replace(of_rows, states=of_rows.states[:, :num_steps])
+    return dataclasses.replace(expected, states=expected.states[:, :num_steps])
 
 
 # Starts of EM for hidden chains: clusters of time steps by k-means.
@@ -224,16 +223,16 @@ def _features(steps: ObservedSteps, radius: int) -> Float[np.ndarray, "observed 
     table[steps.is_observed] = features
     sums = np.pad(table.cumsum(1), [(0, 0), (1, 0), (0, 0)])
     counts = np.pad(steps.is_observed.cumsum(1), [(0, 0), (1, 0)])
-    places = np.arange(table.shape[1])
-    first, last = np.maximum(places - radius, 0), np.minimum(places + radius + 1, table.shape[1])
+    positions = np.arange(table.shape[1])
+    first, last = np.maximum(positions - radius, 0), np.minimum(positions + radius + 1, table.shape[1])
     means = (sums[:, last] - sums[:, first]) / np.maximum(counts[:, last] - counts[:, first], 1)[..., None]
     return means[steps.is_observed]
 
 
 def _mean(numbers: Float[np.ndarray, "observed D"]) -> Float[np.ndarray, " D"]:
     """Means of the observed cells of each column; 0 where there are none."""
-    known = ~np.isnan(numbers)
-    return np.where(known, numbers, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    is_observed = ~np.isnan(numbers)
+    return np.where(is_observed, numbers, 0.0).sum(0) / np.maximum(is_observed.sum(0), 1)
 
 
 def _clusters(

@@ -53,8 +53,8 @@ class StepsOfStates(constraints.Constraint):
         steps = xp.repeat(xp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
         seen = ~xp.isnan(steps)
         possible = self.step(xp.where(seen, steps, xp.asarray(self.step.feasible_like(steps)))).any(-1)
-        whole = tuple(range(-self.whole_axes, 0))
-        is_in_part = seen.any(whole) & ~seen.all(whole)
+        event_axes = tuple(range(-self.whole_axes, 0))
+        is_in_part = seen.any(event_axes) & ~seen.all(event_axes)
         return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
 
     def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
@@ -75,7 +75,7 @@ class StepsOfStates(constraints.Constraint):
 @dist.biject_to.register(StepsOfStates)
 def _to_steps(support: StepsOfStates) -> dist.transforms.Transform:
     """The transform to the support of a time step; for counts, which have none, to positive numbers."""
-    step = of_first_state(support.step, support.step.event_dim)
+    step = first_state_support(support.step, support.step.event_dim)
     return dist.biject_to(constraints.positive if step.is_discrete else step)
 
 
@@ -84,7 +84,7 @@ def depends_on_state(support: constraints.Constraint, step_axes: int) -> bool:
     return any(jnp.ndim(bound) > step_axes for bound in jax.tree.leaves(support))
 
 
-def of_first_state(support: constraints.Constraint, step_axes: int) -> constraints.Constraint:
+def first_state_support(support: constraints.Constraint, step_axes: int) -> constraints.Constraint:
     """The support of the emissions of the first state, with an axis of length 1 for the states."""
     if not depends_on_state(support, step_axes):
         return support
@@ -166,7 +166,7 @@ class HiddenMarkov(SequenceDistribution):
 
     @property
     def step_support(self) -> constraints.Constraint:
-        return of_first_state(self.emissions.support, len(self.event_shape) - 1)
+        return first_state_support(self.emissions.support, len(self.event_shape) - 1)
 
     @property
     def whole_step_axes(self) -> int:
@@ -229,12 +229,12 @@ class HiddenMarkov(SequenceDistribution):
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Shaped[Array, "..."]:
         assert key is not None
         num_steps, batch, step_axes = self.steps_to_sample, self.batch_shape, len(self.event_shape) - 1
-        of_states, of_steps = jax.random.split(key)
+        state_key, step_key = jax.random.split(key)
         initial = jnp.broadcast_to(self.initial, (*batch, self.num_states))
         chain = MarkovChain(initial, self.transition, num_steps, order=1, validate_args=False)
-        states = chain.sample(of_states, sample_shape)
+        states = chain.sample(state_key, sample_shape)
         emissions = self.emissions.expand((*batch, self.num_states))
-        steps = emissions.sample(of_steps, (*sample_shape, num_steps))
+        steps = emissions.sample(step_key, (*sample_shape, num_steps))
         steps = jnp.moveaxis(steps, len(sample_shape), len(sample_shape) + len(batch))
         chosen = jnp.take_along_axis(steps, jnp.expand_dims(states, tuple(range(-1 - step_axes, 0))), -1 - step_axes)
         chosen = jnp.squeeze(chosen, -1 - step_axes)
@@ -312,8 +312,8 @@ def _parameters(distribution: HiddenMarkov) -> dict[str, Array]:
 def _event_dims(distribution: HiddenMarkov) -> dict[str, int]:
     """Of the parameters of emissions all axes that are not those of a batch."""
     batch = len(distribution.emissions.batch_shape) - 1
-    of_emissions = {name: array.ndim - batch for name, array in _emission_parameters(distribution).items()}
-    return {"log_initial": 1, "log_transition": 2, **of_emissions}
+    emission_dims = {name: array.ndim - batch for name, array in _emission_parameters(distribution).items()}
+    return {"log_initial": 1, "log_transition": 2, **emission_dims}
 
 
 register(HiddenMarkov, _likelihood, _parameters, event_dims=_event_dims)

@@ -70,7 +70,7 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
     ) -> Float[Array, "m T K S"]:
         """Log density of each time step in each state under each class; 0 where it is missing."""
         num_classes, num_states = parameters["log_initial"].shape
-        of_states = {
+        state_parameters = {
             name.removeprefix(EMISSION): value.reshape(num_classes * num_states, *value.shape[2:])
             for name, value in parameters.items()
             if name.startswith(EMISSION)
@@ -78,8 +78,8 @@ class HiddenMarkovLikelihood(LatentLikelihood, StatesLikelihood):
         steps, mask = self._steps(values, observed)
         shape = (*steps.shape[:2], num_classes, num_states)
         flat = steps.reshape(-1, *steps.shape[2:])
-        of_flat = None if mask is None else mask.reshape(flat.shape)
-        logs = self.emission.density(of_states).log_prob(flat, of_flat).reshape(shape)
+        flat_mask = None if mask is None else mask.reshape(flat.shape)
+        logs = self.emission.density(state_parameters).log_prob(flat, flat_mask).reshape(shape)
         if mask is None:
             return logs
         return jnp.where(jnp.asarray(mask).any(tuple(range(2, mask.ndim)))[..., None, None], logs, 0.0)

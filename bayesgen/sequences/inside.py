@@ -125,18 +125,18 @@ def inside(
     by_start, by_end = (xp.full((len(form.pairs), *shape, *batch), semiring.zero, leaves.dtype) for shape in shapes)
     total = xp.where(lengths == 1, leaves[form.start, 0], semiring.zero)
 
-    def of_width(loop: Loop, width: Any, state: tuple[Tables, Array]) -> tuple[Tables, Array]:
+    def fill_width(loop: Loop, width: Any, state: tuple[Tables, Array]) -> tuple[Tables, Array]:
         tables, total = state
-        spans = _of_nodes(semiring, form, choices, _splits(semiring, tables, width, loop))
+        spans = _node_weights(semiring, form, choices, _splits(semiring, tables, width, loop))
         return _put(form, tables, spans, width), xp.where(lengths == width, spans[form.start, 0], total)
 
     state = _put(form, (by_start, by_end), leaves, 1), total
     for loop in loops:
         if xp is np:
-            state = of_width(loop, loop[0], state)
+            state = fill_width(loop, loop[0], state)
         else:
             last = jnp.minimum(loop[1], num_steps if longest is None else longest)
-            state = lax.fori_loop(loop[0], last + 1, functools.partial(of_width, loop), state)
+            state = lax.fori_loop(loop[0], last + 1, functools.partial(fill_width, loop), state)
     return state[1], state[0]
 
 
@@ -159,28 +159,28 @@ def _splits(semiring: Semiring, tables: Tables, width: Any, loop: Loop) -> Shape
     (by_start, by_end), (first, last) = tables, loop
     num_starts, num_steps = by_start.shape[1:3]
     starts = num_steps - first + 1 if num_starts > 1 else 1
-    rest = _part(by_end, _end(tables, width), num_steps - width + 1, (starts, last - 1))
-    return semiring.times(by_start[:, :starts, : last - 1], rest)
+    second = _part(by_end, _end(tables, width), num_steps - width + 1, (starts, last - 1))
+    return semiring.times(by_start[:, :starts, : last - 1], second)
 
 
-def _of_nodes(
+def _node_weights(
     semiring: Semiring,
     form: NormalForm,
     choices: Shaped[Array, "N C"],
     splits: Shaped[Array, "P starts splits *batch"],
 ) -> Shaped[Array, "N starts *batch"]:
     """Weights of the spans of a width by node."""
-    of_pairs = semiring.plus(splits, 2)
-    weights = choices.reshape(*choices.shape, *(1,) * (of_pairs.ndim - 1))
-    return semiring.plus(semiring.times(weights, of_pairs[form.choices]), 1)
+    pair_weights = semiring.plus(splits, 2)
+    weights = choices.reshape(*choices.shape, *(1,) * (pair_weights.ndim - 1))
+    return semiring.plus(semiring.times(weights, pair_weights[form.choices]), 1)
 
 
 def _put(form: NormalForm, tables: Tables, spans: Shaped[Array, "N starts *batch"], width: Any) -> Tables:
     """The tables with the spans of a width written into them."""
     first, second = (spans[form.pairs[:, side], :, None] for side in (0, 1))
     by_start, by_end = tables
-    rest = by_start.shape[2] - width
-    return _written(by_start, 0, width - 1, first), _written(by_end, _end(tables, width), rest, second)
+    column = by_start.shape[2] - width
+    return _written(by_start, 0, width - 1, first), _written(by_end, _end(tables, width), column, second)
 
 
 def splits_of_missing(tables: Tables, width: Int[Array, ""]) -> Float[Array, "P T"]:
@@ -240,8 +240,8 @@ def _log_inside_jvp(
     """The derivatives are expected numbers of uses."""
     choices, leaves, length, longest = primals
     log_prob, tables = inside(LOG, form, choices, leaves, length, leaves.shape[1], longest)
-    of_choices, of_leaves = _outside(form, *primals, tables)
-    return log_prob, (of_choices * tangents[0]).sum() + (of_leaves * tangents[1]).sum()
+    choice_uses, leaf_uses = _outside(form, *primals, tables)
+    return log_prob, (choice_uses * tangents[0]).sum() + (leaf_uses * tangents[1]).sum()
 
 
 def _outside(
@@ -255,7 +255,7 @@ def _outside(
     """Expected numbers of uses of each pair of a node, and of each node at each symbol."""
     root, num_steps = jnp.zeros((form.num_nodes, 1), leaves.dtype).at[form.start].set(1.0), leaves.shape[1]
 
-    def of_spans(used: Tables, width: Int[Array, ""] | int, num_starts: int) -> Float[jax.Array, "N starts"]:
+    def span_uses(used: Tables, width: Int[Array, ""] | int, num_starts: int) -> Float[jax.Array, "N starts"]:
         """Expected numbers of spans of a width, by node and start."""
         first = _part(used[0], 0, width - 1, (num_starts, 1))[..., 0]
         second = _part(used[1], _end(used, width), num_steps - width, (num_starts, 1))[..., 0]
@@ -263,28 +263,28 @@ def _outside(
         by_node = by_node.at[form.pairs[:, 0]].add(first).at[form.pairs[:, 1]].add(second)
         return by_node.at[:, :1].add(jnp.where(length == width, root, 0.0))
 
-    def of_width(loop: Loop, step: Array, state: tuple[Tables, jax.Array]) -> tuple[Tables, jax.Array]:
-        ((by_start, by_end), of_choices), width = state, loop[0] + jnp.minimum(loop[1], longest) - step
+    def descend(loop: Loop, step: Array, state: tuple[Tables, jax.Array]) -> tuple[Tables, jax.Array]:
+        ((by_start, by_end), choice_uses), width = state, loop[0] + jnp.minimum(loop[1], longest) - step
         splits = _splits(LOG, tables, width, loop)
-        of_pairs = log_sum(splits)
-        of_choice = choices[..., None] + of_pairs[form.choices]
-        shares = jnp.exp(of_choice - finite_or_zero(log_sum(of_choice, 1))[:, None])
-        chosen = of_spans((by_start, by_end), width, shares.shape[-1])[:, None] * shares
-        pairs = jnp.zeros_like(of_pairs).at[form.choices].add(chosen)
-        uses = pairs[..., None] * jnp.exp(splits - finite_or_zero(of_pairs)[..., None])
+        pair_logs = log_sum(splits)
+        choice_logs = choices[..., None] + pair_logs[form.choices]
+        shares = jnp.exp(choice_logs - finite_or_zero(log_sum(choice_logs, 1))[:, None])
+        chosen = span_uses((by_start, by_end), width, shares.shape[-1])[:, None] * shares
+        pairs = jnp.zeros_like(pair_logs).at[form.choices].add(chosen)
+        uses = pairs[..., None] * jnp.exp(splits - finite_or_zero(pair_logs)[..., None])
         place = _end(tables, width), num_steps - width + 1
         _, *shape = uses.shape
         by_start = jnp.asarray(by_start).at[:, : shape[0], : shape[1]].add(uses)
         by_end = _written(by_end, *place, _part(by_end, *place, shape) + uses)
-        return ((by_start, by_end), of_choices + chosen.sum(-1))
+        return ((by_start, by_end), choice_uses + chosen.sum(-1))
 
     state = (jnp.zeros_like(tables[0]), jnp.zeros_like(tables[1])), jnp.zeros_like(choices)
     for loop in reversed(_loops(jnp, num_steps, num_steps) if len(form.pairs) else ()):
         last = jnp.minimum(loop[1], longest)
-        state = lax.fori_loop(loop[0], last + 1, functools.partial(of_width, loop), state)
-    used, of_choices = state
+        state = lax.fori_loop(loop[0], last + 1, functools.partial(descend, loop), state)
+    used, choice_uses = state
     is_used = jnp.isfinite(leaves) & (jnp.arange(num_steps) < length)
-    return of_choices, jnp.where(is_used, of_spans(used, 1, num_steps), 0.0)
+    return choice_uses, jnp.where(is_used, span_uses(used, 1, num_steps), 0.0)
 
 
 # --- the most probable parse ------------------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ def most_probable_parse(
     form, num_steps = normal_form(rules), len(codes)
     if not num_steps:
         return None
-    choices, of_symbols = form.weights(MAX, log_probs)
-    leaves = of_symbols[:, codes]
+    choices, symbol_weights = form.weights(MAX, log_probs)
+    leaves = symbol_weights[:, codes]
     best, tables = inside(MAX, form, choices, leaves, np.array(num_steps), num_steps)
     if np.isneginf(best):
         return None
@@ -322,7 +322,7 @@ def most_probable_parse(
             ]
         else:
             splits = _splits(MAX, tables, end - start, (end - start, end - start))[:, start : start + 1]
-            spans = _of_nodes(MAX, form, choices, splits)[:, 0]
+            spans = _node_weights(MAX, form, choices, splits)[:, 0]
             for _, pair, rule in form.pair_rules[form.pair_rules[:, 0] == root].tolist():
                 cut, (first, second) = int(splits[pair, 0].argmax()), form.pairs[pair].tolist()
                 middle = start + 1 + cut

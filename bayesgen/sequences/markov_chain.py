@@ -36,9 +36,9 @@ def _without_end(initial: Array | None, transition: Array, end: int) -> tuple[Ar
     if not order or num_symbols**order != num_rows or not (is_integer(end) and 0 <= end < num_symbols):
         return initial, transition
     groups = [np.flatnonzero((np.indices((num_symbols,) * length) != end).all(0)) for length in range(order + 1)]
-    whole = Contexts(order, num_symbols)
-    if order > 1 and initial is not None and initial.shape[-2:-1] == (whole.num_starts,):
-        starts = np.concatenate([whole.offset(length) + groups[length] for length in range(order)])
+    contexts = Contexts(order, num_symbols)
+    if order > 1 and initial is not None and initial.shape[-2:-1] == (contexts.num_starts,):
+        starts = np.concatenate([contexts.offset(length) + groups[length] for length in range(order)])
         initial = initial[..., starts, :]
     return initial, transition[..., groups[order], :]
 
@@ -167,13 +167,13 @@ class MarkovChain(SequenceDistribution):
                 f"MarkovChain: {len(symbols)} symbols, and the rows of transition have {self.contexts.num_symbols} "
                 "entries. Give one for each."
             )
-        of_tables = batch_of(self.transition.shape, starts)
-        if which is not None and len(of_tables) != 1:
+        table_batch = batch_of(self.transition.shape, starts)
+        if which is not None and len(table_batch) != 1:
             raise ModelError(
-                f"MarkovChain: `which` chooses among tables with one axis of chains first, and there are {of_tables}."
+                f"MarkovChain: `which` chooses among tables with one axis of chains first, and there are {table_batch}."
             )
         super().__init__(
-            of_tables if which is None else which.shape,
+            table_batch if which is None else which.shape,
             length,
             max_length=max_length,
             symbols=symbols,
@@ -236,13 +236,13 @@ class MarkovChain(SequenceDistribution):
     def log_prob_of_cells(self, value: Shaped[Array, "... T"], observed: Bool[Array, "... T"]) -> Float[Array, "..."]:
         batch, num_steps = lax.broadcast_shapes(self.batch_shape, value.shape[:-1]), value.shape[-1]
         tables = self._log_tables
-        of_tables = math.prod(tables.shape[:-2])
-        which = jnp.arange(of_tables).reshape(tables.shape[:-2]) if self.which is None else self.which
+        num_tables = math.prod(tables.shape[:-2])
+        which = jnp.arange(num_tables).reshape(tables.shape[:-2]) if self.which is None else self.which
         values, seen = (
             jnp.broadcast_to(array, (*batch, num_steps)).reshape(-1, num_steps) for array in (value, observed)
         )
         log_probs = MissingSteps(self.contexts).log_probs(
-            {"log_probs": tables.reshape(of_tables, *tables.shape[-2:])},
+            {"log_probs": tables.reshape(num_tables, *tables.shape[-2:])},
             values,
             seen,
             jnp.broadcast_to(which, batch).ravel(),
@@ -261,12 +261,12 @@ class MarkovChain(SequenceDistribution):
         return self.cut(sample_steps(self.contexts, key, batch, self.steps_to_sample, draw, None))
 
     def _at(
-        self, tables: Float[Array, "..."], places: Int[Array, "*batch n"], event_dim: int = 0
+        self, tables: Float[Array, "..."], entries: Int[Array, "*batch n"], event_dim: int = 0
     ) -> Float[Array, "..."]:
         """The entries of the table of each sequence at these indices."""
         if self.which is None:
-            return _taken(tables, places, places.shape[:-1], event_dim)
-        return jnp.asarray(tables)[jnp.broadcast_to(self.which, places.shape[:-1])[..., None], places]
+            return _take_by_batch(tables, entries, entries.shape[:-1], event_dim)
+        return jnp.asarray(tables)[jnp.broadcast_to(self.which, entries.shape[:-1])[..., None], entries]
 
 
 register(
@@ -331,10 +331,10 @@ class UrnChain(SequenceDistribution):
         """Log probability of each sequence: (alpha + earlier count of the symbol) / (total alpha + earlier count)."""
         codes, inside = as_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
-        contexts, entries = self.contexts.of_steps(codes), self.contexts.entries(codes)
+        contexts, entries = self.contexts.by_step(codes), self.contexts.entries(codes)
         alpha = jnp.reshape(self.concentration, (*self.concentration.shape[:-2], -1))
-        logs = jnp.log(_taken(alpha, entries, batch) + _before(entries))
-        logs = logs - jnp.log(_taken(jnp.sum(self.concentration, -1), contexts, batch) + _before(contexts))
+        logs = jnp.log(_take_by_batch(alpha, entries, batch) + _num_earlier(entries))
+        logs = logs - jnp.log(_take_by_batch(jnp.sum(self.concentration, -1), contexts, batch) + _num_earlier(contexts))
         logs = jnp.where(follows_the_end(codes, self.end), -jnp.inf, logs)
         return jnp.where(inside, logs, 0.0).sum(-1)
 
@@ -355,20 +355,20 @@ class UrnChain(SequenceDistribution):
         return self.cut(steps.reshape(*shape, num_steps))
 
 
-def _taken(
-    tables: Float[Array, "..."], places: Int[Array, "... n"], batch: tuple[int, ...], event_dim: int = 0
+def _take_by_batch(
+    tables: Float[Array, "..."], entries: Int[Array, "... n"], batch: tuple[int, ...], event_dim: int = 0
 ) -> Float[Array, "..."]:
     """The entries of tables at indices, batch by batch; both broadcast to the batch."""
-    whole = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
-    places = jnp.broadcast_to(places, (*batch, places.shape[-1]))
-    return jnp.take_along_axis(whole, jnp.expand_dims(places, tuple(range(-event_dim, 0))), -1 - event_dim)
+    by_batch = jnp.broadcast_to(tables, (*batch, *tables.shape[-1 - event_dim :]))
+    entries = jnp.broadcast_to(entries, (*batch, entries.shape[-1]))
+    return jnp.take_along_axis(by_batch, jnp.expand_dims(entries, tuple(range(-event_dim, 0))), -1 - event_dim)
 
 
-def _before(places: Int[Array, "... T"]) -> Int[Array, "... T"]:
+def _num_earlier(entries: Int[Array, "... T"]) -> Int[Array, "... T"]:
     """The number of earlier time steps with the same entry."""
-    order = jnp.argsort(places, -1, stable=True)
-    together = jnp.take_along_axis(places, order, -1)
-    steps = jnp.arange(places.shape[-1])
-    is_first = jnp.ones(places.shape, bool).at[..., 1:].set(together[..., 1:] != together[..., :-1])
-    ranks = steps - lax.cummax(jnp.where(is_first, steps, 0), places.ndim - 1)
+    order = jnp.argsort(entries, -1, stable=True)
+    together = jnp.take_along_axis(entries, order, -1)
+    steps = jnp.arange(entries.shape[-1])
+    is_first = jnp.ones(entries.shape, bool).at[..., 1:].set(together[..., 1:] != together[..., :-1])
+    ranks = steps - lax.cummax(jnp.where(is_first, steps, 0), entries.ndim - 1)
     return jnp.take_along_axis(ranks, jnp.argsort(order, -1), -1)

@@ -78,7 +78,7 @@ class MissingSteps(LatentLikelihood):
         num_rows, num_steps = codes.shape
         table = jnp.exp(jnp.asarray(parameters["log_probs"]))
         rows = table.reshape(-1, self.contexts.num_symbols)
-        first_rows = (jnp.asarray(classes) * self.contexts.size)[:, None] + self.contexts.of_steps(codes)
+        first_rows = (jnp.asarray(classes) * self.contexts.size)[:, None] + self.contexts.by_step(codes)
         num_kept, num_options = self._num_kept(num_steps), self._num_options(num_steps)
         options = np.indices((self.contexts.num_before,) * num_kept).reshape(num_kept, num_options)
 
@@ -127,9 +127,9 @@ class MissingSteps(LatentLikelihood):
     ) -> Float[jax.Array, "m options"]:
         """Probabilities of the next state. A missing time step replaces the earliest one, which is marginalised."""
         end = self.contexts.end
-        of_next = joint if end is None else jnp.delete(joint, end, axis=2, assume_unique_indices=True)
-        of_missing = of_next.reshape(len(joint), -1, joint.shape[1]).sum(1)
-        return jnp.where(is_missing[:, None], of_missing, of_next.sum(2))
+        next_joint = joint if end is None else jnp.delete(joint, end, axis=2, assume_unique_indices=True)
+        after_missing = next_joint.reshape(len(joint), -1, joint.shape[1]).sum(1)
+        return jnp.where(is_missing[:, None], after_missing, next_joint.sum(2))
 
 
 def most_missing(observed: Bool[np.ndarray, "m T"], num_steps: int) -> int:
@@ -149,12 +149,12 @@ class CountsAndRows(Summary):
 
     Attributes:
         counts: of complete rows.
-        kept: the other rows.
+        retained: the other rows.
         most: their largest number of missing time steps among any k successive ones.
     """
 
     counts: Sums
-    kept: RetainedRows
+    retained: RetainedRows
     most: int = static()
 
     @property
@@ -163,7 +163,7 @@ class CountsAndRows(Summary):
 
     @property
     def count(self) -> Float[Array, " *K"]:
-        return self.counts.count + self.kept.count
+        return self.counts.count + self.retained.count
 
     @property
     def log_base(self) -> Float[Array, "..."]:
@@ -179,21 +179,21 @@ class CountsAndRows(Summary):
         counts = self.counts.joined([other.counts if isinstance(other, CountsAndRows) else other for other in others])
         assert isinstance(counts, Sums)
         most = max(part.most for part in (self, *with_rows))
-        return CountsAndRows(counts, self.kept.joined([other.kept for other in with_rows]), most)
+        return CountsAndRows(counts, self.retained.joined([other.retained for other in with_rows]), most)
 
     def pooled(self) -> "CountsAndRows":
-        return CountsAndRows(self.counts.pooled(), self.kept.pooled(), self.most)
+        return CountsAndRows(self.counts.pooled(), self.retained.pooled(), self.most)
 
     def select_class(self, index: int) -> "CountsAndRows":
-        return CountsAndRows(self.counts.select_class(index), self.kept.select_class(index), self.most)
+        return CountsAndRows(self.counts.select_class(index), self.retained.select_class(index), self.most)
 
     def with_empty_class(self, place: int) -> "CountsAndRows":
         counts = self.counts.with_empty_class(place)
         assert isinstance(counts, Sums)
-        return CountsAndRows(counts, self.kept.with_empty_class(place), self.most)
+        return CountsAndRows(counts, self.retained.with_empty_class(place), self.most)
 
     def padded(self) -> "CountsAndRows":
-        return dataclasses.replace(self, kept=self.kept.padded())
+        return dataclasses.replace(self, retained=self.retained.padded())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +209,7 @@ class MarkovLikelihood(Likelihood):
 
     contexts: Contexts
 
-    def of_missing(self, most: int) -> MissingSteps:
+    def missing_likelihood(self, most: int) -> MissingSteps:
         """The likelihood of rows with at most this many missing time steps among any k successive ones."""
         return MissingSteps(self.contexts, most)
 
@@ -227,19 +227,21 @@ class MarkovLikelihood(Likelihood):
         if sample.observed is None:
             return self._counted(sample)
         observed, codes = np.asarray(sample.observed), np.asarray(sample.values).astype(int)
-        is_whole, is_informative = observed.all(-1), self.contexts.is_informative(codes, observed)
-        if is_whole.ndim > 1:
+        is_complete, is_informative = observed.all(-1), self.contexts.is_informative(codes, observed)
+        if is_complete.ndim > 1:
             raise DataError(
                 "A site with several sequences a row has missing steps. Sample each of them at a site of its own."
             )
         shares = np.ones(len(codes)) if sample.weights is None else np.asarray(sample.weights)
-        of_whole = self._counted(dataclasses.replace(sample, weights=np.where(is_whole, shares, 0.0)))
-        is_partial = is_informative & ~is_whole
+        counts = self._counted(dataclasses.replace(sample, weights=np.where(is_complete, shares, 0.0)))
+        is_partial = is_informative & ~is_complete
         if not is_partial.any():
-            return of_whole
-        of_partial = np.where(is_partial, shares, 0.0)
-        kept = RetainedRows.from_rows(codes, sample.classes, sample.num_classes, of_partial, observed)
-        return CountsAndRows(of_whole, kept, self.most_missing(observed if kept.observed is None else kept.observed))
+            return counts
+        partial_weights = np.where(is_partial, shares, 0.0)
+        retained = RetainedRows.from_rows(codes, sample.classes, sample.num_classes, partial_weights, observed)
+        return CountsAndRows(
+            counts, retained, self.most_missing(observed if retained.observed is None else retained.observed)
+        )
 
     def _counted(self, sample: Sample) -> Sums:
         """The counts of complete rows."""
@@ -248,14 +250,14 @@ class MarkovLikelihood(Likelihood):
         extra, shape = codes.shape[1:-1], (self.contexts.size, self.contexts.num_symbols)
         rows, mask = _by_column(codes), _by_column(inside)
         by_column = [
-            self._of_column(rows[:, column], mask[:, column], classes, num_classes, weights)
+            self._column_counts(rows[:, column], mask[:, column], classes, num_classes, weights)
             for column in range(rows.shape[1])
         ]
         xp = namespace(*by_column)
         counts = xp.stack(by_column, 1).reshape(num_classes, *extra, *shape)
         return Sums(class_counts(classes, num_classes, weights), (counts,), xp.zeros((num_classes, *extra)))
 
-    def _of_column(
+    def _column_counts(
         self,
         codes: Integer[Array, "n T"],
         inside: Bool[Array, "n T"],
@@ -267,40 +269,41 @@ class MarkovLikelihood(Likelihood):
         size, (num_rows, num_steps) = self.contexts.size * self.contexts.num_symbols, codes.shape
         if namespace(codes, classes, weights) is jnp:
             entries = jnp.where(inside, self.contexts.entries(codes), size)
-            of_rows = class_weights(jnp.asarray(classes), num_classes, weights)
-            return _scattered(entries, jnp.asarray(of_rows), size)
+            row_weights = class_weights(jnp.asarray(classes), num_classes, weights)
+            return _scattered(entries, jnp.asarray(row_weights), size)
         total: Float[np.ndarray, "K entries"] = np.zeros((num_classes, size))
         for part in chunks(num_rows, max(max(CACHED_CELLS, total.size) // max(num_steps, 1), 1)):
-            of_part = None if weights is None else weights[part]
+            part_weights = None if weights is None else weights[part]
             if classes.ndim == 2:
                 by_row = self.contexts.counts_by_row(codes[part], inside[part])
-                total += (by_row.T @ class_weights(classes[part], num_classes, of_part)).T
+                total += (by_row.T @ class_weights(classes[part], num_classes, part_weights)).T
             else:
-                places = np.asarray(self.contexts.entries(codes[part]) + size * classes[part][:, None])
-                of_steps = None if of_part is None else np.repeat(of_part, inside[part].sum(1))
-                total += np.bincount(places[np.asarray(inside[part])], of_steps, total.size).reshape(total.shape)
+                cells = np.asarray(self.contexts.entries(codes[part]) + size * classes[part][:, None])
+                step_weights = None if part_weights is None else np.repeat(part_weights, inside[part].sum(1))
+                total += np.bincount(cells[np.asarray(inside[part])], step_weights, total.size).reshape(total.shape)
         return total
 
     def log_likelihood(  # type: ignore[override]
         self, parameters: Parameters, summary: Sums | CountsAndRows
     ) -> Float[Array, "..."]:
         """Counts times log probabilities, plus the log probabilities of rows with missing time steps."""
-        whole = summary.counts if isinstance(summary, CountsAndRows) else summary
-        terms = safe_product(whole.totals[0], parameters["log_probs"]).sum((-2, -1))
+        terms = safe_product(_complete_counts(summary).totals[0], parameters["log_probs"]).sum((-2, -1))
         terms = namespace(terms).asarray(terms)
         if isinstance(summary, CountsAndRows):
-            return terms + self.of_missing(summary.most).log_likelihood(parameters, summary.kept)
+            return terms + self.missing_likelihood(summary.most).log_likelihood(parameters, summary.retained)
         return terms
 
     def e_step(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
-        """The log-likelihood of all classes, and the expected counts of all rows."""
-        log_likelihood = np.sum(self.log_likelihood(parameters, _whole(summary)))
+        """The log-likelihood of all classes, and the uses counts of all rows."""
+        log_likelihood = np.sum(self.log_likelihood(parameters, _complete_counts(summary)))
         if not isinstance(summary, CountsAndRows):
             return float(log_likelihood), summary
-        of_rows, expected = self.of_missing(summary.most).expected_counts(parameters, summary.kept)
-        counts = summary.counts.totals[0] + expected["log_probs"]
-        whole = dataclasses.replace(summary.counts, count=summary.count, totals=(counts,))
-        return float(log_likelihood + np.sum(of_rows)), whole
+        retained_log_likelihood, uses = self.missing_likelihood(summary.most).expected_counts(
+            parameters, summary.retained
+        )
+        counts = summary.counts.totals[0] + uses["log_probs"]
+        expected_summary = dataclasses.replace(summary.counts, count=summary.count, totals=(counts,))
+        return float(log_likelihood + np.sum(retained_log_likelihood)), expected_summary
 
     def density(self, parameters: Parameters) -> "MarkovDensity":
         """Tables of log probabilities by context and symbol."""
@@ -316,25 +319,25 @@ class MarkovDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ... T"] | None = None) -> Float[Array, "n K"]:
         if observed is None:
-            return self._of_complete(values)
+            return self._complete_log_prob(values)
         xp = namespace(self.log_probs, values, observed)
         is_informative = xp.asarray(self.likelihood.contexts.is_informative(values, observed))
         codes = xp.asarray(values).astype(int)
         if xp is not np:
-            return xp.where(is_informative[:, None], self._of_partial(codes, observed), 0.0)
-        table, is_whole = np.zeros((len(codes), len(self.log_probs))), np.asarray(observed.all(-1))
-        table[is_whole] = self._of_complete(codes[is_whole])
-        is_partial = np.asarray(is_informative) & ~is_whole
+            return xp.where(is_informative[:, None], self._partial_log_prob(codes, observed), 0.0)
+        table, is_complete = np.zeros((len(codes), len(self.log_probs))), np.asarray(observed.all(-1))
+        table[is_complete] = self._complete_log_prob(codes[is_complete])
+        is_partial = np.asarray(is_informative) & ~is_complete
         if is_partial.any():
-            table[is_partial] = self._of_partial(codes[is_partial], np.asarray(observed)[is_partial])
+            table[is_partial] = self._partial_log_prob(codes[is_partial], np.asarray(observed)[is_partial])
         return table
 
-    def _of_partial(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
+    def _partial_log_prob(self, codes: Integer[Array, "n T"], observed: Bool[Array, "n T"]) -> Float[Array, "n K"]:
         """Log probabilities of rows with missing time steps."""
-        of_missing = self.likelihood.of_missing(self.likelihood.most_missing(observed))
-        return of_missing.density({"log_probs": self.log_probs}).log_prob(codes, observed)
+        likelihood = self.likelihood.missing_likelihood(self.likelihood.most_missing(observed))
+        return likelihood.density({"log_probs": self.log_probs}).log_prob(codes, observed)
 
-    def _of_complete(self, values: Cells) -> Float[Array, "n K"]:
+    def _complete_log_prob(self, values: Cells) -> Float[Array, "n K"]:
         """Log probabilities of complete rows."""
         codes, inside = as_codes(values)
         rows, mask = _by_column(codes), _by_column(inside)
@@ -346,8 +349,8 @@ class MarkovDensity(RowDensity):
             table = tables[:, column].T
             if xp is np:
                 for part in chunks(len(rows), max(CACHED_CELLS // max(rows.shape[-1], 1), 1)):
-                    of_part = contexts.counts_by_row(rows[part, column], mask[part, column])
-                    total[part] += of_part @ table
+                    part_counts = contexts.counts_by_row(rows[part, column], mask[part, column])
+                    total[part] += part_counts @ table
             else:
                 padded = jnp.concatenate([table, jnp.zeros((1, len(tables)))])
                 total = total + _looked_up(padded, jnp.where(mask, contexts.entries(rows), len(table))[:, column])
@@ -359,7 +362,7 @@ def _by_column(steps: Shaped[Array, "n ... T"]) -> Shaped[Array, "n m T"]:
     return steps.reshape(len(steps), math.prod(steps.shape[1:-1]), steps.shape[-1])
 
 
-def _whole(summary: Sums | CountsAndRows) -> Sums:
+def _complete_counts(summary: Sums | CountsAndRows) -> Sums:
     return summary.counts if isinstance(summary, CountsAndRows) else summary
 
 

@@ -250,8 +250,8 @@ def log_prob_of_cells(
         observed: mask of the observed cells, of the shape of the value.
     """
     if isinstance(distribution, dist.Independent):
-        of_cells = log_prob_of_cells(distribution.base_dist, value, observed)
-        return of_cells.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
+        cell_log_probs = log_prob_of_cells(distribution.base_dist, value, observed)
+        return cell_log_probs.sum(tuple(range(-distribution.reinterpreted_batch_ndims, 0)))
     if isinstance(distribution, dist.ExpandedDistribution):
         return log_prob_of_cells(distribution.base_dist, value, observed)
     if isinstance(distribution, dist.MaskedDistribution):

@@ -122,7 +122,7 @@ class LinearNormalLikelihood(Likelihood):
     def summary_of(self, sample: Sample) -> Moments:
         """Centred moments and cross products of features and column. See `Likelihood.summarize`."""
         assert sample.row_parameters is not None
-        parts = list(_of_blocks(sample.row_parameters["features"], sample))
+        parts = list(_block_moments(sample.row_parameters["features"], sample))
         xp = namespace(*(part.mean for part in parts))
         mean, scatter = (
             xp.concatenate(arrays, 1) for arrays in zip(*((p.mean, p.scatter) for p in parts), strict=True)
@@ -175,35 +175,35 @@ class LinearNormalDensity(DensityGivenFeatures):
         return (logs if observed is None else xp.where(flatten_rows(observed)[:, None], logs, 0.0)).sum(-1)
 
 
-def _of_blocks(features: Real[Array, "n ..."], sample: Sample) -> Iterator[Moments]:
+def _block_moments(features: Real[Array, "n ..."], sample: Sample) -> Iterator[Moments]:
     """Moments (K, columns, F + 1) of successive columns with their features."""
     cells, observed, weights = flatten_rows(sample.cells()), sample.mask, sample.weights
     num_features, xp = features.shape[-1], namespace(features, cells, observed)
     shared = features.ndim == 2
     features = features if shared else features.reshape(*cells.shape, num_features)
-    for columns in _alike(shared, cells.shape[1], max(BLOCK_COLUMNS, num_features), observed):
-        of_block, of_rows = features if shared else features[:, columns.start], weights
+    for columns in _shared_slices(shared, cells.shape[1], max(BLOCK_COLUMNS, num_features), observed):
+        block_features, row_weights = features if shared else features[:, columns.start], weights
         if observed is not None:
             mask = observed[:, columns.start]
-            of_rows = mask * (1.0 if weights is None else weights)
-            of_block = xp.where(mask[:, None], of_block, 0)
-        together = xp.concatenate([of_block, cells[:, columns]], 1)
-        moments = class_moments(together, sample.classes, sample.num_classes, of_rows, matrix=True)
-        places = _places(num_features, cells[:, columns].shape[1])
-        scatter = moments.scatter[:, places[:, :, None], places[:, None, :]]
-        yield Moments(moments.count, moments.mean[:, places], scatter, moments.log_base)
+            row_weights = mask * (1.0 if weights is None else weights)
+            block_features = xp.where(mask[:, None], block_features, 0)
+        together = xp.concatenate([block_features, cells[:, columns]], 1)
+        moments = class_moments(together, sample.classes, sample.num_classes, row_weights, matrix=True)
+        matrix_rows = _matrix_rows(num_features, cells[:, columns].shape[1])
+        scatter = moments.scatter[:, matrix_rows[:, :, None], matrix_rows[:, None, :]]
+        yield Moments(moments.count, moments.mean[:, matrix_rows], scatter, moments.log_base)
 
 
-def _alike(shared: bool, num_columns: int, most: int, observed: Bool[Array, "n m"] | None) -> Iterator[slice]:
+def _shared_slices(shared: bool, num_columns: int, most: int, observed: Bool[Array, "n m"] | None) -> Iterator[slice]:
     """Slices of successive columns with the same features and the same observed rows."""
     step = most if shared and observed is None else 1
     yield from (slice(start, start + step) for start in range(0, num_columns, step))
 
 
-def _places(num_features: int, num_columns: int) -> Int[np.ndarray, "columns {num_features}+1"]:
+def _matrix_rows(num_features: int, num_columns: int) -> Int[np.ndarray, "columns {num_features}+1"]:
     """The rows of a matrix of features and columns that belong to each column."""
-    of_features = np.broadcast_to(np.arange(num_features), (num_columns, num_features))
-    return np.concatenate([of_features, num_features + np.arange(num_columns)[:, None]], 1)
+    feature_rows = np.broadcast_to(np.arange(num_features), (num_columns, num_features))
+    return np.concatenate([feature_rows, num_features + np.arange(num_columns)[:, None]], 1)
 
 
 def _parameters(distribution: LinearNormal) -> dict[str, Array]:
