@@ -28,7 +28,7 @@ from bayesgen.program import (
     samples,
 )
 from bayesgen.runtime import Traced, in_float64
-from bayesgen.statistics import SequenceDistribution, innermost, whole_axes
+from bayesgen.statistics import SequenceDistribution, event_axes, innermost
 
 from .conventions import check_label, check_local, check_signature, check_sites, is_of_classes, value_range
 
@@ -227,7 +227,7 @@ def _site(message: Message, axis: int) -> Site:
     if isinstance(leaf, SequenceDistribution):
         num_axes = len(distribution.shape()) - len(leaf.event_shape)
         steps = TimeSteps(leaf.most_steps, leaf.of_symbols, leaf.symbols, are_several=num_axes > 1)
-    return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, whole_axes(distribution), steps)
+    return Site(tuple(batch), tuple(distribution.event_shape), axis, discrete, event_axes(distribution), steps)
 
 
 def _local(site: Site, message: Message) -> Site:

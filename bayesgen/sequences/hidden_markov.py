@@ -16,6 +16,7 @@ from bayesgen.runtime import compiled
 from bayesgen.statistics import (
     Length,
     SequenceDistribution,
+    event_axes,
     innermost,
     log_prob_of_cells,
     namespace,
@@ -23,7 +24,6 @@ from bayesgen.statistics import (
     read_conditional,
     register,
     sequences,
-    whole_axes,
 )
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray, Shaped
 
@@ -38,8 +38,8 @@ class StepsOfStates(constraints.Constraint):
 
     is_discrete = False  # because missing counts are NaN
 
-    def __init__(self, step: constraints.Constraint, num_states: int, whole_axes: int) -> None:
-        self.step, self.num_states, self.whole_axes = step, num_states, whole_axes
+    def __init__(self, step: constraints.Constraint, num_states: int, event_axes: int) -> None:
+        self.step, self.num_states, self.event_axes = step, num_states, event_axes
 
     @property
     def event_dim(self) -> int:
@@ -53,8 +53,8 @@ class StepsOfStates(constraints.Constraint):
         steps = xp.repeat(xp.expand_dims(steps, -self.event_dim), self.num_states, -self.event_dim)
         seen = ~xp.isnan(steps)
         possible = self.step(xp.where(seen, steps, xp.asarray(self.step.feasible_like(steps)))).any(-1)
-        event_axes = tuple(range(-self.whole_axes, 0))
-        is_in_part = seen.any(event_axes) & ~seen.all(event_axes)
+        axes = tuple(range(-self.event_axes, 0))
+        is_in_part = seen.any(axes) & ~seen.all(axes)
         return (possible & ~is_in_part.any(tuple(range(steps.ndim - self.event_dim, is_in_part.ndim)))).all(0)
 
     def feasible_like(self, prototype: Shaped[Array, "..."]) -> Float[Array, "..."]:
@@ -64,7 +64,7 @@ class StepsOfStates(constraints.Constraint):
         return f"sequences of steps from {self.step}"
 
     def tree_flatten(self) -> Any:
-        return (self.step,), (("step",), {"num_states": self.num_states, "whole_axes": self.whole_axes})
+        return (self.step,), (("step",), {"num_states": self.num_states, "event_axes": self.event_axes})
 
     def eq(self, other: object, static: bool = False) -> Any:
         if not isinstance(other, StepsOfStates) or self.tree_flatten()[1] != other.tree_flatten()[1]:
@@ -169,8 +169,8 @@ class HiddenMarkov(SequenceDistribution):
         return first_state_support(self.emissions.support, len(self.event_shape) - 1)
 
     @property
-    def whole_step_axes(self) -> int:
-        return whole_axes(self.emissions)
+    def step_event_axes(self) -> int:
+        return event_axes(self.emissions)
 
     @constraints.dependent_property
     def support(self) -> Any:
@@ -178,7 +178,7 @@ class HiddenMarkov(SequenceDistribution):
         if self.of_symbols:
             leaf: Any = innermost(self.emissions)
             return sequences(leaf.probs.shape[-1])
-        return StepsOfStates(self.emissions.support, self.num_states, self.whole_step_axes)
+        return StepsOfStates(self.emissions.support, self.num_states, self.step_event_axes)
 
     @validate_sample
     @compiled

@@ -47,13 +47,13 @@ from .events import (
     Length,
     SequenceDistribution,
     check_symbols,
+    event_axes,
     innermost,
     is_inside,
     is_missing,
     log_prob_of_cells,
     log_prob_of_values,
     sequences,
-    whole_axes,
 )
 from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, flat_edges, quantiles
 from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
@@ -119,6 +119,7 @@ __all__ = [
     "conditional_draws",
     "conditional_means",
     "errors_and_tail_sizes",
+    "event_axes",
     "excess",
     "expected_moments",
     "few",
@@ -159,6 +160,5 @@ __all__ = [
     "sum_log_rising_of_cells",
     "summaries_of",
     "validation_of",
-    "whole_axes",
     "with_failed_checks",
 ]

@@ -101,7 +101,7 @@ class SequenceDistribution(dist.Distribution):
         raise NotImplementedError(f"{type(self).__name__} does not tell of its steps.")
 
     @property
-    def whole_step_axes(self) -> int:
+    def step_event_axes(self) -> int:
         """How many last axes of a time step are an event of which no part may be missing."""
         return len(self.event_shape) - 1
 
@@ -228,14 +228,14 @@ def innermost(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-def whole_axes(distribution: dist.Distribution) -> int:
+def event_axes(distribution: dist.Distribution) -> int:
     """How many last axes of a value are an event without marginal densities of its parts.
 
     0 for numbers, for jointly normal vectors, and for sequences of numbers, of which any time step may be missing.
     """
     leaf = innermost(distribution)
     if isinstance(leaf, SequenceDistribution):
-        return leaf.whole_step_axes
+        return leaf.step_event_axes
     return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
 
 
