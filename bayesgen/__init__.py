@@ -43,8 +43,9 @@ _ROOMS = {
     ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-# The first is a wing, which no other room imports: it registers the families and distributions of its kinds of columns.
-_GROWING_ROOMS = ("sequences", "families", "models", "fitting", "prediction")
+_GROWING_ROOMS = ("families", "models", "fitting", "prediction", "sequences")
+# No other room imports these: they are built from what the others show, and register what they add.
+WINGS = ("sequences", "concepts")
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
     from bayesgen.averaging import *  # noqa: F403
@@ -64,6 +65,12 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
 
 def _room(name: str) -> Any:
     return import_module(f"{__name__}.{name}")
+
+
+def load_wings() -> None:
+    """Import the wings, so that the families which they register as defaults of kinds of columns are known."""
+    for wing in WINGS:
+        _room(wing)
 
 
 def _room_of(name: str) -> str | None:

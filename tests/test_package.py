@@ -43,7 +43,7 @@ GROUND = {
     "bayesgen",
     *(f"bayesgen.{name}" for name in ("describe", "errors", "labels", "log_density", "records", "typing")),
 }  # for every room
-# Wings: built from what the rooms before them show. No other room knows them, neither by import nor by name.
+# Built from what the rooms before them show. No other room knows them, by import or by name: wing -> pattern of names.
 WINGS = {"sequences": r"markov|grammar", "concepts": r"concept_?(learner|fit|prediction|problem)|hypothesis_?space"}
 SKINS = ["sklearn"]  # files above all rooms
 MOST_FILES = 8  # beside the rooms, and under them
@@ -216,6 +216,17 @@ def words_of(path):
             yield node.value
         elif isinstance(node, ast.Name | ast.Attribute | ast.alias | ast.FunctionDef | ast.ClassDef | ast.arg):
             yield getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None) or node.arg
+
+
+def test_wings_stand_above_the_core_and_are_those_of_the_package():
+    assert tuple(WINGS) == bayesgen.WINGS
+    assert ROOMS.index("evaluation") < min(map(ROOMS.index, WINGS))
+
+
+def test_defaults_that_wings_register_are_known_to_whoever_imports_a_room():
+    code = "from bayesgen.data import Schema, SequenceOf\nfrom bayesgen.models import NaiveBayes\n"
+    code += "model = NaiveBayes().concrete(Schema.infer({'x': ['ab', 'b']}, kinds={'x': SequenceOf()}))\n"
+    assert "Markov" in python(code + "print(model)")
 
 
 @pytest.mark.parametrize("wing", WINGS)

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from bayesgen import load_wings
 from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_kind, uniform_kind
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, IncompleteFamily, default_family
@@ -211,6 +212,7 @@ def check_family(family: object) -> None:
 
 def _default(name: str, kind: Kind, is_sparse: bool) -> Family:
     """The default family of a column."""
+    load_wings()
     family = default_family(kind, is_sparse)
     if family is None:
         raise ModelError(

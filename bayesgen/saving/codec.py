@@ -23,6 +23,7 @@ from numpyro.distributions import Distribution
 from scipy.interpolate import BSpline
 from scipy.sparse import csr_array
 
+from bayesgen import WINGS
 from bayesgen.data import KINDS, Kind, as_kind
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError, warn
@@ -30,13 +31,12 @@ from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
 
 ROOMS = (
-    "data statistics families program recognition generative predictives models posteriors fitting "
-    "prediction averaging sequences concepts"
+    "data statistics families program recognition generative predictives models posteriors fitting prediction averaging"
 )
 TRANSFORMERS = "preprocessing impute compose pipeline decomposition kernel_approximation"
 MODULES = (
     "bayesgen.errors",
-    *(f"bayesgen.{room}" for room in ROOMS.split()),
+    *(f"bayesgen.{room}" for room in (*ROOMS.split(), *WINGS)),
     *(f"sklearn.{module}" for module in TRANSFORMERS.split()),
     "numpyro.distributions",
 )
@@ -50,13 +50,13 @@ PLAIN = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8")  
 
 @functools.cache
 def _named(name: str) -> Any:
-    """The class of a name "room:class", or the function of priors of concepts, if files may name it."""
+    """The class of a name "room:class", if files may name it; of wings functions, too, as of priors."""
     module, _, qualname = name.partition(":")
     if module in MODULES:
         importlib.import_module(module)
         for path, home in list(sys.modules.items()):
             named = vars(home).get(qualname) if f"{path}.".startswith(f"{module}.") else None
-            kinds = (type, types.FunctionType) if module == "bayesgen.concepts" else type
+            kinds = (type, types.FunctionType) if module.rpartition(".")[2] in WINGS else type
             if isinstance(named, kinds) and named.__module__ == path:
                 return named
     raise DataError(f"There is no {name!r} in this version of the package, or none that a file may hold.")
