@@ -378,8 +378,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).select_class(0)
 
     def scale_of(self, summary: Any) -> Scale:
-        counts = summary.counts if isinstance(summary, CountsAndRows) else summary
-        return Scale(num_categories=counts.totals[0].shape[-1])
+        return Scale(num_categories=summary.totals[0].shape[-1])
 
     def predictive(self, length: int | Int[Array, "..."] | None = None) -> dist.Distribution:
         """The distribution of a new sequence of this length: a Polya urn for each context."""
@@ -417,8 +416,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
 
     def counts_by_context(self, summary: Any, columns: Sequence[str]) -> dict[str, Float[np.ndarray, "K ..."]]:
         """Transitions of this order and of all lower ones, the start included."""
-        complete = summary.counts if isinstance(summary, CountsAndRows) else summary
-        counts, names = np.asarray(complete.totals[0]), ", ".join(map(repr, columns))
+        counts, names = np.asarray(summary.totals[0]), ", ".join(map(repr, columns))
         return {
             f"symbols by class and by the {order} before them, of {names}": self.contexts.counts_of_order(counts, order)
             for order in range(self.order + 1)

@@ -171,14 +171,19 @@ class ProbabilisticGrammar(SequenceDistribution):
     ) -> None:
         self.rules = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
         self.probs = _joined(self.rules, probabilities)
-        num_steps = _max_length(max_length)
+        num_steps = MAX_LENGTH if max_length is None else max_length
+        check_integer("ProbabilisticGrammar: max_length", num_steps, 1)
         least = self.rules.least_lengths[self.rules.start]
         if num_steps < least:
             raise ModelError(
                 f"ProbabilisticGrammar: the shortest string has {least:g} symbols, more than max_length={num_steps}."
             )
         super().__init__(
-            self.probs.shape[:-1], None, max_length=num_steps, symbols=self.rules.symbols, validate_args=validate_args
+            self.probs.shape[:-1],
+            None,
+            max_length=int(num_steps),
+            symbols=self.rules.symbols,
+            validate_args=validate_args,
         )
         if not isinstance(rules, GrammarRules):
             self._check_totals()
@@ -344,14 +349,6 @@ def _numbers(nonterminal: Symbol, values: Any) -> Float[Array, "..."]:
         raise ModelError(
             f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} are no numbers, got {values!r}."
         ) from None
-
-
-def _max_length(stated: int | None) -> int:
-    """The number of steps of samples."""
-    if stated is None:
-        return MAX_LENGTH
-    check_integer("ProbabilisticGrammar: max_length", stated, 1)
-    return int(stated)
 
 
 register(

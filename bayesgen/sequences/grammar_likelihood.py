@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import PADDING, Rows
+from bayesgen.runtime import chunks
 from bayesgen.statistics import LatentLikelihood, Parameters, RetainedRows, Sample, is_inside, is_missing
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
@@ -41,9 +42,9 @@ def why_outside(
     if observed is not None:
         chart_codes = np.where(observed | (codes == PADDING), chart_codes, len(rules.symbols))
     distinct, distinct_index = np.unique(chart_codes, axis=0, return_inverse=True)
-    size = max(CHART_CELLS // max(max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2, 1), 1)
-    chunks = [distinct[start : start + size] for start in range(0, len(distinct), size)]
-    is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, chunk) for chunk in chunks)])
+    cells_per_row = max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2
+    parts = chunks(len(distinct), CHART_CELLS // max(cells_per_row, 1))
+    is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, distinct[part]) for part in parts)])
     is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
     outside = np.flatnonzero(~is_derived[distinct_index.ravel()] & is_string & (counts > 0))
     if not outside.size:

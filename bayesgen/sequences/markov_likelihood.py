@@ -166,6 +166,11 @@ class CountsAndRows(Summary):
         return self.counts.count + self.retained.count
 
     @property
+    def totals(self) -> tuple[Float[Array, "K ... contexts r"]]:
+        """The counts of complete rows alone, as of a summary without others."""
+        return self.counts.totals
+
+    @property
     def log_base(self) -> Float[Array, "..."]:
         """0, because there is no base measure."""
         return self.counts.log_base
@@ -287,23 +292,21 @@ class MarkovLikelihood(Likelihood):
         self, parameters: Parameters, summary: Sums | CountsAndRows
     ) -> Float[Array, "..."]:
         """Counts times log probabilities, plus the log probabilities of rows with missing time steps."""
-        terms = safe_product(_complete_counts(summary).totals[0], parameters["log_probs"]).sum((-2, -1))
+        terms = safe_product(summary.totals[0], parameters["log_probs"]).sum((-2, -1))
         terms = namespace(terms).asarray(terms)
         if isinstance(summary, CountsAndRows):
             return terms + self.missing_likelihood(summary.most).log_likelihood(parameters, summary.retained)
         return terms
 
     def e_step(self, parameters: Parameters, summary: Sums | CountsAndRows) -> tuple[float, Sums]:
-        """The log-likelihood of all classes, and the uses counts of all rows."""
-        log_likelihood = np.sum(self.log_likelihood(parameters, _complete_counts(summary)))
+        """The log-likelihood of all classes, and the expected counts of all rows."""
         if not isinstance(summary, CountsAndRows):
-            return float(log_likelihood), summary
-        retained_log_likelihood, uses = self.missing_likelihood(summary.most).expected_counts(
-            parameters, summary.retained
-        )
-        counts = summary.counts.totals[0] + uses["log_probs"]
-        expected_summary = dataclasses.replace(summary.counts, count=summary.count, totals=(counts,))
-        return float(log_likelihood + np.sum(retained_log_likelihood)), expected_summary
+            return float(np.sum(self.log_likelihood(parameters, summary))), summary
+        log_likelihood = np.sum(self.log_likelihood(parameters, summary.counts))
+        retained, uses = self.missing_likelihood(summary.most).expected_counts(parameters, summary.retained)
+        totals = (summary.totals[0] + uses["log_probs"],)
+        expected = dataclasses.replace(summary.counts, count=summary.count, totals=totals)
+        return float(log_likelihood + np.sum(retained)), expected
 
     def density(self, parameters: Parameters) -> "MarkovDensity":
         """Tables of log probabilities by context and symbol."""
@@ -360,10 +363,6 @@ class MarkovDensity(RowDensity):
 def _by_column(steps: Shaped[Array, "n ... T"]) -> Shaped[Array, "n m T"]:
     """The sequences of each row along one axis."""
     return steps.reshape(len(steps), math.prod(steps.shape[1:-1]), steps.shape[-1])
-
-
-def _complete_counts(summary: Sums | CountsAndRows) -> Sums:
-    return summary.counts if isinstance(summary, CountsAndRows) else summary
 
 
 def _looked_up(table: Float[Array, "entries K"], entries: Integer[Array, "n T"]) -> Float[Array, "n K"]:

@@ -15,7 +15,7 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.records import record, static
-from bayesgen.runtime import compiled
+from bayesgen.runtime import chunks, compiled
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 from .arrays import LOG_2PI, filled, flatten_rows, namespace, precise
@@ -181,7 +181,8 @@ def _block_moments(features: Real[Array, "n ..."], sample: Sample) -> Iterator[M
     num_features, xp = features.shape[-1], namespace(features, cells, observed)
     shared = features.ndim == 2
     features = features if shared else features.reshape(*cells.shape, num_features)
-    for columns in _shared_slices(shared, cells.shape[1], max(BLOCK_COLUMNS, num_features), observed):
+    most = max(BLOCK_COLUMNS, num_features) if shared and observed is None else 1  # with the same features and rows
+    for columns in chunks(cells.shape[1], most):
         block_features, row_weights = features if shared else features[:, columns.start], weights
         if observed is not None:
             mask = observed[:, columns.start]
@@ -192,12 +193,6 @@ def _block_moments(features: Real[Array, "n ..."], sample: Sample) -> Iterator[M
         matrix_rows = _matrix_rows(num_features, cells[:, columns].shape[1])
         scatter = moments.scatter[:, matrix_rows[:, :, None], matrix_rows[:, None, :]]
         yield Moments(moments.count, moments.mean[:, matrix_rows], scatter, moments.log_base)
-
-
-def _shared_slices(shared: bool, num_columns: int, most: int, observed: Bool[Array, "n m"] | None) -> Iterator[slice]:
-    """Slices of successive columns with the same features and the same observed rows."""
-    step = most if shared and observed is None else 1
-    yield from (slice(start, start + step) for start in range(0, num_columns, step))
 
 
 def _matrix_rows(num_features: int, num_columns: int) -> Int[np.ndarray, "columns {num_features}+1"]:
