@@ -68,7 +68,9 @@ def check_emissions(emissions: object) -> None:
         )
 
 
-def emitted(emissions: Family, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+def emission_distributions(
+    emissions: Family, parameters: Mapping[str, Array], labels: Int[Array, "*n"]
+) -> dist.Distribution:
     """The emission distributions of a time step, with the states as the last batch axis.
 
     Args:
@@ -316,7 +318,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
     ) -> dist.Distribution:
         """Sequences of `length` steps, a covariate of the program, made by the hidden chain of each class."""
         emission_parameters = {name: value for name, value in parameters.items() if name not in CHAIN}
-        emissions = emitted(self.emissions, emission_parameters, labels)
+        emissions = emission_distributions(self.emissions, emission_parameters, labels)
         return HiddenMarkov(parameters["initial"][labels], parameters["transition"][labels], emissions, length)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:

@@ -63,7 +63,7 @@ def log_length_probabilities(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def derived(
+def random_codes(
     form: NormalForm, log_probs: Float[Array, " R"], lengths: Float[Array, " T"], tables: Tables, key: PRNGKeyArray
 ) -> Int[Array, " T"]:
     """Codes of a random string of at most T symbols, padded. Traceable.
@@ -248,7 +248,7 @@ class ProbabilisticGrammar(SequenceDistribution):
             )
         num_draws = int(np.prod(sample_shape, dtype=int))
         keys = jax.random.split(key, (num_draws, len(log_probs)))
-        derive_batch = jax.vmap(derived, (None, 0, 0, 0, 0))
+        derive_batch = jax.vmap(random_codes, (None, 0, 0, 0, 0))
         codes = jax.vmap(derive_batch, (None, None, None, None, 0))(form, log_probs, lengths, tables, keys)
         return codes.reshape(*sample_shape, *self.batch_shape, num_steps)
 

@@ -27,7 +27,7 @@ def why_outside(
     counts: Real[np.ndarray, " n"],
     numbers: Int[np.ndarray, " n"],
 ) -> str | None:
-    """Which of the strings with a weight the grammar does not derive: the first, and their number; None if none.
+    """The first string that the grammar does not derive, and how many there are, in words; None where it derives all.
 
     Args:
         rules: of the grammar.

@@ -100,7 +100,7 @@ def forward_backward(
 
 
 def _underflow_limit(shares: jax.Array) -> float:
-    """The share of a state, or of all paths through a time step, below which others may have underflowed."""
+    """The least share, of a state or of all paths through a time step, beside which no other one has underflowed."""
     return float(jnp.finfo(shares.dtype).tiny) ** (1 / 2)  # 1e-154 in double precision
 
 

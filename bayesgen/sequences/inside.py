@@ -311,7 +311,7 @@ def most_probable_parse(
         return None
     log_weights = np.append(log_probs, 0.0)  # the last one is that of the rule -1, which is certain
 
-    def derived(span: Span) -> list[Span]:
+    def best_spans(span: Span) -> list[Span]:
         """The spans on the right-hand side of the best rule of a node; none where it is a symbol."""
         options: list[tuple[float, list[Span]]] = []
         root, start, end = span
@@ -336,7 +336,7 @@ def most_probable_parse(
 
     spans, below, parts = [(form.start, 0, num_steps)], dict[Span, list[Span]](), dict[Span, tuple]()
     for span in spans:  # which grows: no recursion, as trees may be as deep as strings are long
-        below[span] = derived(span)
+        below[span] = best_spans(span)
         spans += below[span]
     for span in reversed(spans):
         inner = tuple(part for child in below[span] for part in parts[child]) or (string[span[1]],)

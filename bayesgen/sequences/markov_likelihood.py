@@ -90,7 +90,7 @@ class MissingSteps(LatentLikelihood):
             scale = jnp.where(scale > 0, scale, 1.0)
             joint = joint / scale[:, None, None]
             steps_ago = jnp.where(is_missing[:, None], jnp.roll(steps_ago, -1, 1).at[:, -1:].set(0), steps_ago) + 1
-            before = jnp.where(is_inside[:, None], self._following(joint, is_missing), before)
+            before = jnp.where(is_inside[:, None], self._next_state(joint, is_missing), before)
             mass = jnp.where(is_inside, joint.sum((1, 2)), mass)
             return (before, mass, log_scale + jnp.where(is_inside, jnp.log(scale), 0.0), steps_ago), None
 
@@ -100,7 +100,7 @@ class MissingSteps(LatentLikelihood):
             jnp.zeros(num_rows, table.dtype),
             jnp.full((num_rows, num_kept), num_steps + self.contexts.order),  # none of the steps
         )
-        may_be = self._may_be(codes, inside, seen)
+        may_be = self._possible_symbols(codes, inside, seen)
         by_step = tuple(jnp.moveaxis(array, 1, 0) for array in (first_rows, may_be, ~seen, inside))
         (_, mass, log_scale, _), _ = jax.lax.scan(next_step, start, by_step)
         is_possible = mass > 0
@@ -111,7 +111,7 @@ class MissingSteps(LatentLikelihood):
         powers = np.array([0, *(self.contexts.num_before**back for back in range(self.contexts.order)), 0])
         return jnp.asarray(powers)[jnp.minimum(steps_ago, self.contexts.order + 1)]
 
-    def _may_be(
+    def _possible_symbols(
         self, codes: Integer[Array, "m T"], inside: Bool[Array, "m T"], seen: Bool[Array, "m T"]
     ) -> Float[Array, "m T r"]:
         """Indicators of the possible symbols of each time step: the end only where nothing follows."""
@@ -122,7 +122,7 @@ class MissingSteps(LatentLikelihood):
             may_be &= ~((symbols == self.contexts.end) & is_followed[..., None])
         return may_be.astype(float)
 
-    def _following(
+    def _next_state(
         self, joint: Float[jax.Array, "m options r"], is_missing: Bool[jax.Array, " m"]
     ) -> Float[jax.Array, "m options"]:
         """Probabilities of the next state. A missing time step replaces the earliest one, which is marginalised."""
