@@ -11,7 +11,7 @@ from .grammar import ProbabilisticGrammar
 from .grammar_likelihood import GrammarLikelihood as GrammarLikelihood
 from .grammar_rules import GrammarRules as GrammarRules
 from .hidden_markov import HiddenMarkov
-from .hidden_markov_likelihood import HiddenMarkovLikelihood as HiddenMarkovLikelihood
+from .hidden_markov import HiddenMarkovLikelihood as HiddenMarkovLikelihood
 from .markov_chain import MarkovChain
 from .markov_chain import UrnChain as UrnChain
 from .markov_likelihood import CountsAndRows as CountsAndRows

@@ -45,8 +45,7 @@ from .hidden_counts import (
     has_partial_steps,
     stacked,
 )
-from .hidden_markov import HiddenMarkov
-from .hidden_markov_likelihood import HiddenMarkovLikelihood
+from .hidden_markov import HiddenMarkov, HiddenMarkovLikelihood
 
 
 def check_emissions(emissions: object) -> None:

@@ -18,7 +18,7 @@ from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from . import hidden_chains
-from .hidden_markov_likelihood import num_observed_steps, steps_of_symbols
+from .hidden_markov import num_observed_steps, steps_of_symbols
 
 
 @record
