@@ -175,7 +175,7 @@ class HiddenMarkov(SequenceDistribution):
         return first_state_support(self.emissions.support, len(self.event_shape) - 1)
 
     @property
-    def step_event_axes(self) -> int:
+    def whole_step_axes(self) -> int:
         return event_axes(self.emissions)
 
     @constraints.dependent_property
@@ -184,7 +184,7 @@ class HiddenMarkov(SequenceDistribution):
         if self.of_symbols:
             leaf: Any = innermost(self.emissions)
             return sequences(leaf.probs.shape[-1])
-        return StepsOfStates(self.emissions.support, self.num_states, self.step_event_axes)
+        return StepsOfStates(self.emissions.support, self.num_states, self.whole_step_axes)
 
     @validate_sample
     @compiled

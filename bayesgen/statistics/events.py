@@ -101,7 +101,7 @@ class SequenceDistribution(dist.Distribution):
         raise NotImplementedError(f"{type(self).__name__} does not tell of its steps.")
 
     @property
-    def step_event_axes(self) -> int:
+    def whole_step_axes(self) -> int:
         """How many last axes of a time step are an event of which no part may be missing."""
         return len(self.event_shape) - 1
 
@@ -235,7 +235,7 @@ def event_axes(distribution: dist.Distribution) -> int:
     """
     leaf = innermost(distribution)
     if isinstance(leaf, SequenceDistribution):
-        return leaf.step_event_axes
+        return leaf.whole_step_axes
     return 0 if isinstance(leaf, JOINTLY_NORMAL) else len(leaf.event_shape)
 
 
