@@ -201,7 +201,7 @@ CASES = {
     "LowRankMultivariateNormal": low_rank(2),
 }
 every_case = pytest.mark.parametrize("name", CASES)
-OURS = ("numpyro.", "bayesgen.families.", "bayesgen.sequences.", "bayesgen.statistics.linear_")  # no doctests
+OURS = ("numpyro.", "bayesgen.families.dirichlet_hist", "bayesgen.sequences.", "bayesgen.statistics.linear_")
 OWN = [kind for kind in _TABLE if kind.__module__.startswith(OURS)]
 
 
