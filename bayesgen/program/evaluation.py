@@ -21,7 +21,7 @@ from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .messages import Message, Trace, check_same_sites, is_factor, log_prob, samples
-from .missing import log_prob_of_site, with_possible_values
+from .missing import with_possible_values
 from .structure import Arrays, Program, Site
 from .tracing import sites_of
 
@@ -283,7 +283,7 @@ class Evaluation:
 
     def _log_prob(self, name: str) -> Float[Array, "..."]:
         message, observed = self.sites[name], self.observed.get(name)
-        return log_prob(message) if observed is None else log_prob_of_site(message, observed)
+        return log_prob(message, observed)
 
 
 def by_row(log_probs: Float[Array, "..."], axis: int) -> Float[Array, " n"]:
@@ -316,7 +316,7 @@ def evaluate(
         free_local: continuous local latent -> its unconstrained values, (n, ...), in place of those in `attributes`.
     """
     structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
-    masks = {name: structure.attribute[name].mask_of_site(mask) for name, mask in (observed or {}).items()}
+    masks = {name: structure.attribute[name].to_site(mask) for name, mask in (observed or {}).items()}
     local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
     jacobians = [_local_log_jacobian(trace[name], values, structure.axis) for name, values in local.items()]

@@ -12,8 +12,8 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.primitives import CondIndepStackFrame, Messenger
 
 from bayesgen.errors import ModelError
-from bayesgen.statistics import log_prob_of_values
-from bayesgen.typing import Array, Float
+from bayesgen.statistics import log_prob_of_cells, log_prob_of_values
+from bayesgen.typing import Array, Bool, Float
 
 
 class Message(TypedDict, total=False):
@@ -112,9 +112,15 @@ def in_plate(message: Message, plate: str) -> bool:
     return any(frame.name == plate for frame in message.get("cond_indep_stack", ()))
 
 
-def log_prob(message: Message) -> Float[Array, "..."]:
-    """Log probability of a site's value, scale and mask honoured, elementwise over its batch axes."""
-    log_probs = log_prob_of_values(message["fn"], message["value"])
+def log_prob(message: Message, observed: Bool[Array, "..."] | None = None) -> Float[Array, "..."]:
+    """Log probability of a site's observed cells, of all by default, with its scale and mask, by its batch axes.
+
+    `observed` has the shape of the site's value, whose missing cells hold some value in the support.
+    """
+    if observed is None:
+        log_probs = log_prob_of_values(message["fn"], message["value"])
+    else:
+        log_probs = log_prob_of_cells(message["fn"], message["value"], observed)
     return log_probs if message["scale"] is None else message["scale"] * log_probs
 
 

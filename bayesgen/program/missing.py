@@ -8,10 +8,9 @@ import numpyro.distributions as dist
 
 from bayesgen.data import Rows
 from bayesgen.errors import DataError
-from bayesgen.statistics import SequenceDistribution, innermost, log_prob_of_cells
-from bayesgen.typing import Array, Bool, Float, Shaped
+from bayesgen.statistics import SequenceDistribution, innermost
+from bayesgen.typing import Array, Bool, Shaped
 
-from .messages import Message
 from .structure import Program, Site
 
 
@@ -95,12 +94,3 @@ def with_possible_values(
     if isinstance(innermost(distribution), SequenceDistribution):
         return values  # the mask alone says which time steps are missing
     return jnp.where(observed, values, distribution.support.feasible_like(values))
-
-
-def log_prob_of_site(message: Message, observed: Bool[Array, "..."]) -> Float[Array, "..."]:
-    """Log probability of a site's observed cells, scale and mask honoured, elementwise over its batch axes.
-
-    `observed` has the shape of the site's value, whose missing cells hold some value in the support.
-    """
-    log_probs = log_prob_of_cells(message["fn"], message["value"], observed)
-    return log_probs if message["scale"] is None else message["scale"] * log_probs

@@ -14,7 +14,7 @@ from numpyro.distributions.transforms import Transform
 from bayesgen.data import Covariate, Rows
 from bayesgen.runtime import in_float64
 from bayesgen.statistics import Likelihood
-from bayesgen.typing import Array, Bool, Float, Int, Shaped
+from bayesgen.typing import Array, Float, Int, Shaped
 
 from .fingerprint import FunctionContent
 from .integration import num_points
@@ -93,12 +93,8 @@ class Site:
         return jnp.result_type(int if self.discrete else float)
 
     def to_site(self, rows: Shaped[Array, "n ..."]) -> Shaped[Array, "..."]:
-        """Rows with the axes in the order of the site."""
+        """Rows, or a mask of them, with the axes in the order of the site."""
         return jnp.moveaxis(jnp.asarray(rows), 0, self.position)
-
-    def mask_of_site(self, observed: Bool[Array, "n ..."]) -> Bool[Array, "..."]:
-        """The mask of rows with the axes in the order of the site."""
-        return jnp.moveaxis(jnp.asarray(observed), 0, self.position)
 
     def from_site(self, values: Shaped[Array, "..."]) -> Shaped[Array, "n ..."]:
         """Values of the site with the rows first."""
