@@ -277,13 +277,11 @@ class Evaluation:
     def row_log_probs(self, names: Collection[str]) -> dict[str, Float[Array, " n"]]:
         """Site -> log probability of the observed cells, or of the label, of each row."""
         return {
-            name: by_row(self._log_prob(name), self.axis) if name in self.sites else self.label_log_probs
+            name: by_row(log_prob(self.sites[name], self.observed.get(name)), self.axis)
+            if name in self.sites
+            else self.label_log_probs
             for name in names
         }
-
-    def _log_prob(self, name: str) -> Float[Array, "..."]:
-        message, observed = self.sites[name], self.observed.get(name)
-        return log_prob(message, observed)
 
 
 def by_row(log_probs: Float[Array, "..."], axis: int) -> Float[Array, " n"]:

@@ -1,4 +1,4 @@
-"""Missing cells in the rows of a program: which may be missing, and log probabilities without them."""
+"""Missing cells in the rows of a program: which may be missing, and possible values in their place."""
 
 from collections.abc import Collection
 
