@@ -214,7 +214,7 @@ class Plan:
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
 
 
-BLOCK = 16  # draws of arbitrary latents that are evaluated together
+BLOCK = 16  # draws of arbitrary latents, at which means are evaluated together
 
 
 class Means(NamedTuple):
@@ -232,7 +232,7 @@ class Means(NamedTuple):
 class Program(abc.ABC):
     """A NumPyro function that makes instances: latents, then a plate of rows with their labels and attributes.
 
-    What computations need of `GenerativeProgram`, its one subclass, whose module imports theirs.
+    This is all that computations ask of a program. How sites, plan and indexes are found is said in the rooms above.
 
     Attributes:
         function: `function(n, **covariates)`.
