@@ -10,7 +10,7 @@ import scipy.special
 from scipy import stats
 
 import bayesgen as bg
-from bayesgen.program.evaluation import STEEP, at_free, evaluate, free_of
+from bayesgen.program.evaluation import STEEP_TAIL, at_free, evaluate, free_of
 from program.programs import by_numpy
 
 ALPHA = np.array([0.02, 3.0, 0.1, 0.05])
@@ -78,7 +78,7 @@ def test_scaled_sites_reach_the_edge_too(scale):
     with jax.enable_x64(True):
         at = lambda p: evaluate(program, {"p": p}, np.zeros(1, int), unconstrained=True).log_prior  # noqa: E731
         log_prior = by_numpy(at)(np.array(8.0))
-    log_odds = 8.0 + (1 - 0.03 / STEEP) * 8.0**3 / 3
+    log_odds = 8.0 + (1 - 0.03 / STEEP_TAIL) * 8.0**3 / 3
     constant = -scipy.special.betaln(0.02, 0.03)
     np.testing.assert_allclose(log_prior, scale * ((1 - 0.03) * log_odds + constant), rtol=1e-10)
 
