@@ -156,7 +156,7 @@ def _same_cells(left: np.ndarray, right: np.ndarray) -> bool:
 def content_hash(instance: object) -> int:
     """A hash of a record by content, for records that are keys: `__hash__ = content_hash`."""
     leaves, structure = jax.tree.flatten(instance)
-    return hash((structure, *(_bytes(np.asarray(leaf)) for leaf in leaves)))
+    return hash((structure, *map(_bytes, map(np.asarray, leaves))))
 
 
 def _bytes(leaf: np.ndarray) -> tuple[Hashable, ...]:

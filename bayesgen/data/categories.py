@@ -260,14 +260,14 @@ def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Category]]
 def _start_without_gaps(categories: Sequence[Category]) -> int | None:
     """The first of categories that are successive 32-bit integers; None for others."""
     first = categories[0]
-    if type(first) is not int or abs(first) >= 2**31 or any(type(category) is not int for category in categories):
+    if set(map(type, categories)) != {int} or abs(first) >= 2**31:
         return None
     return first if list(categories) == list(range(first, first + len(categories))) else None
 
 
 def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> np.ndarray | None:
     """Codes of integers by look-up, several times as fast as hashing; None where it does not apply."""
-    if values.dtype.kind not in "iu" or not len(values) or any(type(category) is not int for category in categories):
+    if values.dtype.kind not in "iu" or not len(values) or set(map(type, categories)) != {int}:
         return None
     integers = np.array(categories, object)
     lowest, highest = integers.min(), integers.max()

@@ -38,7 +38,7 @@ class PositionalNames(Sequence[str]):
     def __getitem__(self, position: slice) -> Sequence[str]: ...
     def __getitem__(self, position: int | slice) -> str | Sequence[str]:
         positions = range(self.size)[position]
-        return f"x{positions}" if isinstance(positions, int) else tuple(f"x{p}" for p in positions)
+        return f"x{positions}" if isinstance(positions, int) else tuple(map("x{}".format, positions))
 
     def position(self, name: object) -> int:
         """The position of a name, or KeyError."""
@@ -325,7 +325,7 @@ def kind_of_dtype(dtype: nw.dtypes.DType, name: str) -> str:
 
 def sorted_categories(distinct: Sequence[Category], what: str) -> tuple[Category, ...]:
     """Distinct values, sorted. DataError where they are of types that have no common order."""
-    types = {_family_of_type(value) for value in distinct}
+    types = set(map(_family_of_type, distinct))
     try:
         if len(types) > 1:
             raise TypeError
@@ -345,13 +345,14 @@ def declared_values(values: Iterable[Category], what: str) -> tuple[Category, ..
     categories = tuple(own_type(values) if isinstance(values, np.ndarray) else values)
     if not categories:
         raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
-    if any(_is_missing(category) for category in categories):
+    if any(map(_is_missing, categories)):
         raise DataError(f"The {what} contain a missing value: {quote_some(categories)}. Leave it out.")
     try:
-        repeated = [category for category, count in Counter(categories).items() if count > 1]
+        counts = Counter(categories)
     except TypeError as error:
         raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
-    if repeated:
+    if len(counts) < len(categories):
+        repeated = [category for category, count in counts.items() if count > 1]
         raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")
     return categories
 
@@ -369,7 +370,7 @@ def with_category(categories: Sequence[Category], category: Category, what: str)
 
 
 def _are_sorted(categories: Sequence[Category]) -> bool:
-    if len({_family_of_type(category) for category in categories}) > 1:
+    if len(set(map(_family_of_type, categories))) > 1:
         return False
     try:
         return list(categories) == sorted(categories)  # type: ignore[type-var]
