@@ -22,7 +22,7 @@ from bayesgen.prediction import (
     DensityPrediction,
     PlugIn,
     Rule,
-    answer_of_rows,
+    answer,
     in_chunks,
     joined,
 )
@@ -252,12 +252,12 @@ def check_rereadable(X: Data | Summaries) -> None:
         raise DataError("An average reads the data once for each of its members: give an iterable of chunks as a list.")
 
 
-@answer_of_rows.register
+@answer.register
 def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
     """`PlugIn` asks the best member, `BMA` mixes the answers of all; other rules ask the average itself."""
     posterior, has_joint = fit.posterior, fit.posterior.can("predictive")
     if isinstance(rule, PlugIn):
-        best = answer_of_rows(fit.best, rule, table)
+        best = answer(fit.best, rule, table)
         return best if has_joint else mixture([best], np.zeros(1), posterior.mixes)
     if fit.concrete.response is None and has_joint:
         numbers_per_row = (1 + len(fit.members)) * len(fit.classes)
@@ -273,7 +273,7 @@ def _(fit: AverageFit, rule: Rule, table: Table) -> AnyPrediction:
     members = [member for member, weight in zip(fit.members, fit.weights, strict=True) if weight > 0]
     rules = [PlugIn() if member.posterior.is_point else rule for member in members]
     tables = [table, *(read_table(table) for _ in members[1:])]  # so that unknown values are counted once
-    answers = [answer_of_rows(*asked) for asked in zip(members, rules, tables, strict=True)]
+    answers = list(map(answer, members, rules, tables))
     return mixture(answers, np.log(fit.weights[fit.weights > 0]), posterior.mixes)
 
 
@@ -283,7 +283,7 @@ def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes:
     Of densities, sum_m weight_m p_m(x). Of numbers, p(y | x) = sum_m weight_m p_m(x, y) / sum_m weight_m p_m(x), where
     the joints are mixed and the members model x; else p(y | x) = sum_m weight_m p_m(y | x).
     """
-    first, log_marginals = answers[0], [answer.log_marginal for answer in answers]
+    first, log_marginals = answers[0], [part.log_marginal for part in answers]
     if mixes == "marginal":
         return DensityPrediction(log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
     log_shares: Float[np.ndarray, "M n"] = log_weights[:, None] + np.zeros(len(first))
@@ -291,7 +291,7 @@ def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes:
     if mixes == "joint" and all(values is not None for values in log_marginals):
         marginal = log_sum(log_weights, log_marginals)
         log_shares = log_shares + np.stack(log_marginals) - marginal
-    predictive = MixturePredictive(log_shares, tuple(answer.outcomes for answer in answers))
+    predictive = MixturePredictive(log_shares, tuple(part.outcomes for part in answers))
     return ContinuousPrediction(predictive, marginal, device=first.device, index=first.index)
 
 

@@ -17,7 +17,6 @@ from .left_out import scores_without as scores_without
 from .left_out import table_by as table_by
 from .plug_in import PlugIn
 from .predicting import answer as answer
-from .predicting import answer_of_rows as answer_of_rows
 from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rule import Rule

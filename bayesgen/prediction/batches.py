@@ -13,7 +13,7 @@ from bayesgen.runtime import used
 from bayesgen.typing import Data
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, normalize
-from .predicting import NO_CLASSES, answer, answer_of_rows
+from .predicting import NO_CLASSES, answer
 from .rule import Rule
 
 Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
@@ -56,7 +56,7 @@ def _one_by_one(fit: FitBatch, rule: Rule, tables: Sequence[Table]) -> tuple[Pre
         for index in fit.known:
             with noted(index):
                 try:
-                    answers[index] = answer_of_rows(fit[index], rule, tables[index])
+                    answers[index] = answer(fit[index], rule, tables[index])
                 except FitError as refusal:
                     refused[index] = refusal
     if not answers:

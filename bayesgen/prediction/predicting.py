@@ -13,7 +13,7 @@ from bayesgen.errors import DataError, ImpossibleRowsWarning, PredictionError, k
 from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.runtime import interrupts_kept, requested, used
-from bayesgen.typing import Data, Int
+from bayesgen.typing import Data
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, joined
 from .averages import warn_of_few_draws
@@ -76,43 +76,33 @@ def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | 
     if not isinstance(rule, Rule):
         raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
     with requested(device), interrupts_kept():
-        return answer(fit, rule, X)
-
-
-@functools.singledispatch
-def answer(fit: Any, rule: Rule, X: Data) -> Any:
-    """The prediction of queries by a rule. Fits with queries of other kinds register their own function."""
-    table = read_table(X, least_rows=0)
-    prediction = answer_of_rows(fit, rule, table)
+        if not isinstance(fit, Fit):
+            return answer(fit, rule, X)
+        table = read_table(X, least_rows=0)
+        prediction = answer(fit, rule, table)
     warn_of_unknown(table.unknown_cells)
-    fall_at_mean = fit.attributes.get(FALL_AT_MEAN) if isinstance(fit, Fit) else None
+    fall_at_mean = fit.attributes.get(FALL_AT_MEAN)
     if fall_at_mean is not None and (caution := rule.caution(fall_at_mean)):
         warn(caution)
-    if not isinstance(prediction, ClassPrediction):
-        return prediction
-    impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)
-    if len(impossible):
-        warn(
-            f"{len(impossible)} of {len(prediction.log_marginal)} rows have probability zero under every class, so "
-            f"their class probabilities are NaN. {_remedy(fit, rule, table, impossible)}",
-            ImpossibleRowsWarning,
-        )
+    if isinstance(prediction, ClassPrediction):
+        _warn_of_impossible_rows(fit, rule, table, prediction)
     return prediction
 
 
 @functools.singledispatch
-def answer_of_rows(fit: Any, rule: Rule, table: Table) -> ClassPrediction | ContinuousPrediction | DensityPrediction:
-    """The prediction of rows by a rule, without warnings of new values and of impossible rows.
+def answer(fit: Any, rule: Rule, X: Any) -> Any:
+    """The prediction by a rule, without warnings of new values and of impossible rows.
 
-    Fits that predict by other fits register their own function.
+    X is a `Table` for a `Fit`, and what `predict` was given for all else. Fits that predict by other fits, and fits of
+    other queries than rows, register their own function.
     """
     num_classes = len(fit.classes)
     num_tables = 8 if rule.averages_draws(fit) else 1  # of log-joints: means, errors and intermediate tables
     numbers_per_row = num_tables * max(1, num_classes)
     if fit.concrete.response is not None:
         numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
-    prediction = joined(in_chunks(fit, table, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part))))
-    prediction = dataclasses.replace(prediction, device=used(), index=table.index)
+    prediction = joined(in_chunks(fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part))))
+    prediction = dataclasses.replace(prediction, device=used(), index=X.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
     if num_classes or isinstance(prediction, ContinuousPrediction):
@@ -133,9 +123,16 @@ def in_chunks(
         raise
 
 
-def _remedy(fit: Fit, rule: Rule, table: Table, impossible: Int[np.ndarray, " m"]) -> str:
-    """Advice for rows that are impossible under every class: the rule's, unless no process makes some possible."""
-    rows = fit.rows_of(table.rows(impossible))
-    statistics = fit.concrete.statistics(fit.schema).items()
-    reasons = [likelihood.why_impossible(site, rows, impossible) for site, likelihood in statistics]
-    return " ".join(filter(None, reasons)) or rule.remedy(fit)
+def _warn_of_impossible_rows(fit: Fit, rule: Rule, table: Table, prediction: ClassPrediction) -> None:
+    """Warn of rows that are impossible under every class: with the rule's remedy, unless no process can make them."""
+    impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)
+    if len(impossible):
+        rows = fit.rows_of(table.rows(impossible))
+        statistics = fit.concrete.statistics(fit.schema).items()
+        reasons = [likelihood.why_impossible(site, rows, impossible) for site, likelihood in statistics]
+        remedy = " ".join(filter(None, reasons)) or rule.remedy(fit)
+        warn(
+            f"{len(impossible)} of {len(prediction.log_marginal)} rows have probability zero under every class, so "
+            f"their class probabilities are NaN. {remedy}",
+            ImpossibleRowsWarning,
+        )
