@@ -15,7 +15,7 @@ from rich.text import Text
 from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
 from bayesgen.describe import WIDTH, quote_some
 from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
-from bayesgen.prediction import Metric, Scored, signed
+from bayesgen.prediction import Metric, signed
 from bayesgen.typing import Float
 
 _STEP_STYLES = {True: "cyan", False: "green"}
@@ -63,8 +63,8 @@ def cells(
 ) -> Iterator[Text]:
     """Numbers as text, the best in bold unless all are equal; a dash for a refused answer."""
     texts = ["–" if math.isnan(value) else text(value) for value in values]
-    known = [value for value in values if not math.isnan(value)]
-    winner = text(best(known)) if best and len(set(texts) - {"–"}) > 1 else None
+    numbers = [value for value in values if not math.isnan(value)]
+    winner = text(best(numbers)) if best and len(set(texts) - {"–"}) > 1 else None
     for cell in texts:
         yield Text(spell(cell), style="bold" if cell == winner else "")
 
@@ -91,13 +91,13 @@ def _histogram(values: Float[np.ndarray, " n"]) -> str:
     return "".join(BARS[height] for height in heights)
 
 
-def _baseline(comparison: Comparison, given: Sequence[Scored], model: str) -> Iterator[Text]:
+def _baseline(comparison: Comparison, answers: Sequence[Answer], model: str) -> Iterator[Text]:
     """The log score of the shares of the classes alone, and whether every answer is worse."""
-    score = comparison.target.baseline
+    score = comparison.target.reference.get("class_shares_log_score")
     if score is None:
         return
     text = Text(f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.")
-    if given and max(one.log_scores.mean() for one in given) < score:
+    if answers and max(answer.log_scores.mean() for answer in answers) < score:
         text.append(f" Every answer of {model} is worse than that.", style="yellow")
     yield text
 
@@ -109,41 +109,42 @@ _COSTS = (
 
 
 def _cost_table(
-    comparison: Comparison, given: Sequence[Scored], model: str, spell: Spelling
+    comparison: Comparison, answers: Sequence[Answer], model: str, spell: Spelling
 ) -> Iterator[RenderableType]:
     """A row of log scores for each costly row of a model, and the columns without which they would be highest."""
     costs = [cost for cost in comparison.costs if cost.model == model]
     if not costs:
         return
     yield Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold")
-    table = answer_table([one.answer for one in given], "row", "truth")
+    table = answer_table(answers, "row", "truth")
     table.add_column(Text("\n\ncolumn"), overflow="fold")
-    for start in range(0, len(costs), len(given)):
-        of_row = costs[start : start + len(given)]
-        scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in of_row]
-        columns = dict.fromkeys(name for cost in of_row for name in cost.columns)
-        table.add_row(str(of_row[0].row), str(of_row[0].truth), *scores, ", ".join(columns))
+    for start in range(0, len(costs), len(answers)):
+        row_costs = costs[start : start + len(answers)]
+        scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in row_costs]
+        columns = dict.fromkeys(name for cost in row_costs for name in cost.columns)
+        table.add_row(str(row_costs[0].row), str(row_costs[0].truth), *scores, ", ".join(columns))
     yield table
     yield Text(f"{_COSTS}\n", style="dim")
 
 
 def _disagreements(
-    comparison: Comparison, given: Sequence[Scored], model: str, width: int, spell: Spelling
+    comparison: Comparison, answers: Sequence[Answer], model: str, width: int, spell: Spelling
 ) -> Iterator[RenderableType]:
     """The test rows in which a model's answers differ, the largest difference first."""
-    target, is_wide = comparison.target, width >= WIDTH
-    heading, rows = target.disagreement(model, given) if len(given) > 1 else ("", ())
-    if len(rows) == 0:
+    scorer, is_wide, frames = comparison.target, width >= WIDTH, [answer.rows for answer in answers]
+    heading, positions = scorer.disagreement(model, frames) if len(frames) > 1 else ("", ())
+    if len(positions) == 0:
         yield from [Text(heading)] if heading else []
         return
     yield Text(spell(heading), style="bold")
-    table = answer_table([one.answer for one in given], "row", "truth")
-    for row in rows:
-        cells = [target.cell(one, row) for one in given]
-        texts = [Text(spell((target.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
-        table.add_row(str(comparison.rows[row]), target.truth_text(row), *texts)
+    table = answer_table(answers, "row", "truth")
+    for position in positions:
+        rows = [frame.iloc[position] for frame in frames]
+        cells = [scorer.cell(row) for row in rows]
+        texts = [Text(spell((scorer.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
+        table.add_row(str(comparison.rows[position]), scorer.truth_text(rows[0]["truth"]), *texts)
     yield table
-    yield Text(target.note.format(place="Beside" if is_wide else "Below"), style="dim")
+    yield Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim")
 
 
 _STEPS = (
@@ -166,11 +167,11 @@ def render(
     spell = spelling(encoding)
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), *about]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
-        given = [one for one in comparison.scored if one.answer.model == model]
-        parts += [Text(model, style="bold"), _score_table(comparison, given, model, width, spell)]
-        parts += [*_baseline(comparison, given, model), *_refusals(comparison, model), Text()]
-        parts += [*_disagreements(comparison, given, model, width, spell), Text()]
-        parts += _cost_table(comparison, given, model, spell)
+        answers = [answer for answer in comparison.scored if answer.model == model]
+        parts += [Text(model, style="bold"), _score_table(comparison, answers, model, width, spell)]
+        parts += [*_baseline(comparison, answers, model), *_refusals(comparison, model), Text()]
+        parts += [*_disagreements(comparison, answers, model, width, spell), Text()]
+        parts += _cost_table(comparison, answers, model, spell)
     return Group(*parts, Text(spell(f"{_STEPS} {comparison.target.legend} {_DIFFERENCES}"), style="dim"))
 
 
@@ -179,8 +180,8 @@ def show(comparison: Comparison, title: str, console: Console, about: Sequence[R
     console.print(render(comparison, title, console.width, console.encoding, about))
 
 
-def _score_table(comparison: Comparison, given: Sequence[Scored], model: str, width: int, spell: Spelling) -> Table:
-    target, scores = comparison.target, comparison.table
+def _score_table(comparison: Comparison, scored: Sequence[Answer], model: str, width: int, spell: Spelling) -> Table:
+    scorer, scores = comparison.target, comparison.table
     scores = scores[scores.model == model]
     answers = [answer for answer in comparison.answers if answer.model == model]
     table = answer_table(answers, "")
@@ -189,13 +190,13 @@ def _score_table(comparison: Comparison, given: Sequence[Scored], model: str, wi
         values = scores[metric.column].astype(float).tolist()
         table.add_row(metric.name, *cells(values, metric.text, metric.best, spell))
 
-    for metric in target.metrics:
+    for metric in scorer.metrics:
         if metric.name:
             add(metric)
-    if target.histogram is not None:
-        name, score = target.histogram
-        drawings = {id(one.answer): _histogram(one.row_scores[score]) for one in given}
-        table.add_row(name, *(Text(spell(drawings.get(id(answer), "–"))) for answer in answers))
+    if scorer.histogram is not None:
+        name, column = scorer.histogram
+        drawings = {tuple(answer.key.values()): _histogram(answer.rows[column].to_numpy()) for answer in scored}
+        table.add_row(name, *(Text(spell(drawings.get(tuple(answer.key.values()), "–"))) for answer in answers))
     separator = " " if width >= WIDTH else "\n"
     for name, column, error in (
         ("vs MAP", "difference", "standard_error"),
@@ -205,7 +206,7 @@ def _score_table(comparison: Comparison, given: Sequence[Scored], model: str, wi
         differences = [spell(with_error(value, spread, separator)) for value, spread in pairs]
         if any(differences):
             table.add_row(name, *differences)
-    for count in target.counts:
+    for count in scorer.counts:
         if scores[count.column].fillna(0).sum() > 0:
             add(count)
     seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()

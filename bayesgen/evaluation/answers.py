@@ -1,7 +1,7 @@
 """Answers: predictions of test rows by a model, a training method and a rule; tables of their scores."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.errors import BayesgenWarning, without_warnings
-from bayesgen.prediction import EVERYWHERE, ClassTarget, Places, Scored, Target, paired_difference
+from bayesgen.prediction import ClassScorer, Scorer, paired_difference
 from bayesgen.records import by_content
 from bayesgen.runtime import EQUAL_DENSITIES
 from bayesgen.typing import Data, Float, Int, Shaped
@@ -29,6 +29,8 @@ class Answer:
         ask: predicts other rows; None where it was refused.
         is_map, is_mean: whether it is the two-step MAP answer, or the plug-in at a posterior mean, with which the other
             answers of the same model are compared.
+        rows: a line for each test row with the truth, the prediction and its scores (`Scorer.row_frame`); None before
+            it is scored.
     """
 
     model: str
@@ -42,27 +44,31 @@ class Answer:
     is_map: bool = False
     is_mean: bool = False
     ask: Callable[[Any], Any] | None = None
+    rows: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> dict[str, str]:
         """The names of model, method and rule."""
         return {"model": self.model, "method": self.method, "rule": self.rule}
 
+    @property
+    def log_scores(self) -> Float[np.ndarray, " n"]:
+        """The log score of each test row."""
+        return self.rows["log_score"].to_numpy()
 
-def score_table(answers: Sequence[Answer], given: Sequence[Scored], target: Target[Any]) -> pd.DataFrame:
+
+def score_table(answers: Sequence[Answer], scorer: Scorer) -> pd.DataFrame:
     """One row per answer: scores, differences from its model's two references, seconds, refusal."""
-    by_answer = {id(one.answer): one for one in given}
-    rows = []
+    lines = []
     for answer in answers:
-        own = by_answer.get(id(answer))
-        peers = [one for one in given if one.answer.model == answer.model]
-        difference, standard_error = _difference(own, [one for one in peers if one.answer.is_map])
-        from_mean, from_mean_error = _difference(own, [one for one in peers if one.answer.is_mean])
-        rows.append(
+        peers = [peer for peer in answers if peer.model == answer.model and peer.rows is not None]
+        difference, standard_error = _difference(answer, [peer for peer in peers if peer.is_map])
+        from_mean, from_mean_error = _difference(answer, [peer for peer in peers if peer.is_mean])
+        lines.append(
             answer.key
-            | {metric.column: float("nan") for metric in target.metrics}
-            | {metric.column: None for metric in target.counts}
-            | ({} if own is None else target.scores(answer.prediction, own.row_scores))
+            | {metric.column: float("nan") for metric in scorer.metrics}
+            | {metric.column: None for metric in scorer.counts}
+            | ({} if answer.rows is None else scorer.scores(answer.rows))
             | {
                 "difference": difference,
                 "standard_error": standard_error,
@@ -70,51 +76,63 @@ def score_table(answers: Sequence[Answer], given: Sequence[Scored], target: Targ
                 "standard_error_from_mean": from_mean_error,
                 "fit_seconds": answer.fit_seconds,
                 "predict_seconds": answer.predict_seconds,
+                "refused": answer.refused,
             }
         )
-    refused = pd.Series([answer.refused for answer in answers], dtype=object)  # None stays None
-    return pd.DataFrame(rows).astype({metric.column: "Int64" for metric in target.counts}).assign(refused=refused)
+    return score_frame(lines)
 
 
-def _difference(own: Scored | None, references: Sequence[Scored]) -> tuple[float, float]:
+def score_frame(lines: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Scores as a table, in which counts are whole numbers or NA, and messages of refusals texts or None."""
+    table = pd.DataFrame(lines, columns=columns)
+    counts = {metric.column: "Int64" for metric in Scorer.counts if metric.column in table}
+    return table.astype(counts).assign(refused=pd.Series([line["refused"] for line in lines], dtype=object))
+
+
+def _difference(answer: Answer, references: Sequence[Answer]) -> tuple[float, float]:
     """The mean difference of row log scores from the first reference, and its standard error; NaN where one lacks."""
-    if own is None or not references:
+    if answer.rows is None or not references:
         return float("nan"), float("nan")
-    return paired_difference(own.log_scores, references[0].log_scores)
+    return paired_difference(answer.log_scores, references[0].log_scores)
 
 
-def difference_table(given: Sequence[Scored]) -> pd.DataFrame:
+def difference_table(scored: Sequence[Answer]) -> pd.DataFrame:
     """One row per pair of answers: the mean difference of their row log scores, first minus other."""
     columns = ["model", "method", "rule", "other_model", "other_method", "other_rule"]
-    rows = [
-        [*first.answer.key.values(), *second.answer.key.values(), *_difference(first, [second])]
-        for first, second in combinations(given, 2)
+    lines = [
+        [*first.key.values(), *second.key.values(), *_difference(first, [second])]
+        for first, second in combinations(scored, 2)
     ]
-    return pd.DataFrame(rows, columns=[*columns, "difference", "standard_error"])
+    return pd.DataFrame(lines, columns=[*columns, "difference", "standard_error"])
 
 
-def prediction_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
+def prediction_table(scored: Sequence[Answer], scorer: Scorer, names: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
     """One row per answer and test row: the truth, if there is one, and the prediction."""
-    parts = [pd.concat(_columns(one, target, rows, EVERYWHERE), axis=1) for one in given]
+    parts = [pd.concat(_columns(answer, scorer, names), axis=1) for answer in scored]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def disagreement_table(given: Sequence[Scored], target: Target[Any], rows: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
+def disagreement_table(scored: Sequence[Answer], scorer: Scorer, names: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
     """One row per pair of answers and test row in which they differ, with both predictions."""
     parts = []
-    for pair in list(combinations(given, 2)) or [(one, one) for one in given]:
-        places = target.differing(*pair)
-        (truth, mine, rest), (_, other, other_rest) = (_columns(one, target, rows, places) for one in pair)
-        both = [truth, mine, other.add_prefix("other_"), rest, other_rest.add_prefix("other_")]
-        parts.append(pd.concat(both, axis=1).set_axis(places))
+    for pair in list(combinations(scored, 2)) or [(answer, answer) for answer in scored]:
+        positions = scorer.differing(*(answer.rows for answer in pair))
+        (truth, *first), (_, *second) = (_columns(answer, scorer, names, positions) for answer in pair)
+        short, more = zip(first, (columns.add_prefix("other_") for columns in second), strict=True)
+        part = pd.concat([truth, *short, *more], axis=1)
+        labels = part.columns.intersection(["label", "other_label"])  # never None, as no row is impossible
+        parts.append(part.astype(dict.fromkeys(labels, truth.dtypes.iloc[-1])))
     return pd.concat(parts).sort_index(kind="stable").reset_index(drop=True) if parts else pd.DataFrame()
 
 
-def _columns(one: Scored, target: Target[Any], rows: Shaped[np.ndarray, " n"], places: Places) -> list[pd.DataFrame]:
+def _columns(
+    answer: Answer, scorer: Scorer, names: Shaped[np.ndarray, " n"], positions: Any = slice(None)
+) -> list[pd.DataFrame]:
     """Names and truth of test rows; the answer's names, and its predictions in short; the rest of these."""
-    short, rest = target.columns(one.answer.prediction, one.row_scores, places)
-    truth = {"row": rows[places]} | target.truth_columns(places)
-    return [pd.DataFrame(columns, range(len(rows[places]))) for columns in (truth, one.answer.key | short, rest)]
+    rows, short = answer.rows.drop(columns=[*scorer.hidden]).iloc[positions], [*scorer.short]
+    rows = rows.assign(row=names[positions], **answer.key)
+    truth = ["row", *rows.columns.intersection(["truth"])]
+    return [rows[truth], rows[[*answer.key, *short]], rows.drop(columns=[*truth, *answer.key, *short])]
 
 
 @dataclass(frozen=True)
@@ -138,20 +156,20 @@ class Cost:
     columns: tuple[str, ...]
 
 
-def costly_rows(scored: Sequence[Scored], target: Target[Any], names: np.ndarray, X_test: Data) -> tuple[Cost, ...]:
+def costly_rows(scored: Sequence[Answer], scorer: Scorer, names: np.ndarray, X_test: Data) -> tuple[Cost, ...]:
     """The rows with the lowest log scores of each model, by row and answer; none where no classes are predicted.
 
     In each of them an answer scores lower than the share of the class alone. Columns are found in data frames of up to
     a hundred columns, each of which is marginalised in turn.
     """
-    if not isinstance(target, ClassTarget):
+    if not isinstance(scorer, ClassScorer):
         return ()
     costs: list[Cost] = []
-    for model in dict.fromkeys(one.answer.model for one in scored):
-        given = [one for one in scored if one.answer.model == model]
-        places = _costliest(np.stack([one.log_scores for one in given]), target.log_shares[target.codes])
-        of_answers = [_costs(one, target, names, places, X_test) for one in given]
-        costs += [cost for of_row in zip(*of_answers, strict=True) for cost in of_row]
+    for model in dict.fromkeys(answer.model for answer in scored):
+        answers = [answer for answer in scored if answer.model == model]
+        positions = _costliest(np.stack([answer.log_scores for answer in answers]), scorer.log_shares[scorer.codes])
+        by_answer = [_costs(answer, scorer, names, positions, X_test) for answer in answers]
+        costs += [cost for costs_of_row in zip(*by_answer, strict=True) for cost in costs_of_row]
     return tuple(costs)
 
 
@@ -164,20 +182,20 @@ def _costliest(log_scores: Float[np.ndarray, "A n"], log_shares: Float[np.ndarra
 
 
 def _costs(
-    one: Scored, target: ClassTarget, names: np.ndarray, places: Int[np.ndarray, " m"], X_test: Data
+    answer: Answer, scorer: ClassScorer, names: np.ndarray, positions: Int[np.ndarray, " m"], X_test: Data
 ) -> Iterator[Cost]:
     columns = list(map(str, X_test.columns)) if isinstance(X_test, pd.DataFrame) else []
-    without, alone = np.zeros((2, len(places), 0))
-    if isinstance(X_test, pd.DataFrame) and 0 < len(columns) <= 100 and len(places):  # each is marginalised
-        without, alone = _marginalised_scores(one, target, places, X_test)
-    for place, of_without, of_alone in zip(places, without, alone, strict=True):
-        score = one.log_scores[place]
+    without, alone = np.zeros((2, len(positions), 0))
+    if isinstance(X_test, pd.DataFrame) and 0 < len(columns) <= 100 and len(positions):  # each is marginalised
+        without, alone = _marginalised_scores(answer, scorer, positions, X_test)
+    for position, *marginalised in zip(positions, without, alone, strict=True):
+        score = answer.log_scores[position]
         yield Cost(
-            **one.answer.key,
-            row=names[place],
-            truth=target.labels[target.codes[place]],
+            **answer.key,
+            row=names[position],
+            truth=scorer.labels[scorer.codes[position]],
             log_score=float(score),
-            columns=tuple(columns[column] for column in _responsible_columns(score, of_without, of_alone)),
+            columns=tuple(columns[column] for column in _responsible_columns(score, *marginalised)),
         )
 
 
@@ -192,14 +210,14 @@ def _responsible_columns(
 
 
 def _marginalised_scores(
-    one: Scored, target: ClassTarget, places: Int[np.ndarray, " m"], X_test: pd.DataFrame
+    answer: Answer, scorer: ClassScorer, positions: Int[np.ndarray, " m"], X_test: pd.DataFrame
 ) -> Float[np.ndarray, "2 m D"]:
     """Log scores of some rows with each column in turn marginalised, and with all others marginalised."""
-    hidden = np.tile(np.eye(X_test.shape[1], dtype=bool), (len(places), 1))
-    repeated = np.tile(np.repeat(places, X_test.shape[1]), 2)
-    rows = X_test.iloc[repeated].reset_index(drop=True).mask(np.concatenate([hidden, ~hidden]))
-    assert one.answer.ask is not None
+    is_missing = np.tile(np.eye(X_test.shape[1], dtype=bool), (len(positions), 1))
+    repeated = np.tile(np.repeat(positions, X_test.shape[1]), 2)
+    rows = X_test.iloc[repeated].reset_index(drop=True).mask(np.concatenate([is_missing, ~is_missing]))
+    assert answer.ask is not None
     with without_warnings(BayesgenWarning):  # of rows that the user does not have
-        prediction = one.answer.ask(rows)
-    scores = replace(target, codes=target.codes[repeated]).row_scores(prediction)["log_score"]
-    return scores.reshape(2, len(places), -1)
+        prediction = answer.ask(rows)
+    scores = replace(scorer, codes=scorer.codes[repeated]).row_frame(prediction)["log_score"].to_numpy()
+    return scores.reshape(2, len(positions), -1)

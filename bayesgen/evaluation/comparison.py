@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import xarray
 
 from bayesgen import __version__
 from bayesgen.data import Schema, check_index, read_table
@@ -21,15 +20,13 @@ from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
 from bayesgen.prediction import (
     BMA,
-    EVERYWHERE,
-    ClassTarget,
+    ClassScorer,
     ContinuousPrediction,
-    ContinuousTarget,
-    DensityTarget,
+    ContinuousScorer,
+    DensityScorer,
     PlugIn,
     Rule,
-    Scored,
-    Target,
+    Scorer,
     predict,
 )
 from bayesgen.program import Model, content_digest
@@ -79,7 +76,7 @@ class Comparison:
     """
 
     answers: tuple[Answer, ...]
-    target: Target[Any]
+    target: Scorer
     rows: Shaped[np.ndarray, " n"]
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -96,16 +93,23 @@ class Comparison:
         return self.target.truth
 
     @functools.cached_property
-    def scored(self) -> tuple[Scored, ...]:
-        """The answers that were not refused, with the scores of each test row."""
-        given = (answer for answer in self.answers if answer.refused is None)
-        return tuple(Scored(answer, self.target.row_scores(answer.prediction)) for answer in given)
+    def _answers_with_rows(self) -> tuple[Answer, ...]:
+        """The answers, with the prediction and the scores of each test row unless they were refused."""
+        return tuple(
+            answer if answer.refused is not None else replace(answer, rows=self.target.row_frame(answer.prediction))
+            for answer in self.answers
+        )
+
+    @property
+    def scored(self) -> tuple[Answer, ...]:
+        """The answers that were not refused, with the prediction and the scores of each test row."""
+        return tuple(answer for answer in self._answers_with_rows if answer.rows is not None)
 
     def with_costs(self, X_test: Data) -> "Comparison":
         """The comparison with the rows of the lowest log scores, and the columns that cause them."""
         return replace(self, costs=costly_rows(self.scored, self.target, self.rows, X_test))
 
-    @property
+    @functools.cached_property
     def table(self) -> pd.DataFrame:
         """One row per answer.
 
@@ -125,14 +129,14 @@ class Comparison:
         `difference_from_mean` that from the plug-in at the posterior mean, each with the standard error of the paired
         difference. `refused` holds the message of a refusal.
         """
-        return score_table(self.answers, self.scored, self.target)
+        return score_table(self._answers_with_rows, self.target)
 
-    @property
+    @functools.cached_property
     def differences(self) -> pd.DataFrame:
         """One row per pair of answers: the paired difference of mean log scores, and its standard error."""
         return difference_table(self.scored)
 
-    @property
+    @functools.cached_property
     def disagreements(self) -> pd.DataFrame:
         """One row per pair of answers and test row in which they differ, with the truth and both predictions.
 
@@ -142,7 +146,7 @@ class Comparison:
         """
         return disagreement_table(self.scored, self.target, self.rows)
 
-    @property
+    @functools.cached_property
     def predictions(self) -> pd.DataFrame:
         """One row per answer and test row, with the truth.
 
@@ -157,12 +161,17 @@ class Comparison:
 
         Lists of probabilities follow `config["classes"]`. Times are left out: equal runs give equal results.
         """
+        disagreements: list[dict[Any, Any]] = self.disagreements.to_dict("records")
+        for line in disagreements if len(self.classes) else ():
+            for prefix in ("", "other_"):
+                probabilities = [line.pop(f"{prefix}p[{label}]") for label in self.classes.tolist()]
+                line[f"{prefix}probabilities"] = probabilities
         return plain(
             {
                 "config": {**self.config, "classes": self.classes.tolist(), **self.target.reference},
                 "versions": self.versions,
                 "pairs": self.table.drop(columns=_NOT_IN_JSON).to_dict("records"),
-                "disagreements": [self.target.record(row) for row in self.disagreements.to_dict("records")],
+                "disagreements": disagreements,
                 "costs": [asdict(cost) for cost in self.costs],
             }
         )
@@ -171,52 +180,9 @@ class Comparison:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
         return as_json(self.to_dict())
 
-    def to_datatree(self) -> xarray.DataTree:
-        """An `xarray.DataTree` of `scores` (pair), `log_scores` (pair, row) and `predictions` (pair, row, ...).
-
-        The coordinates `model`, `method` and `rule` are along `pair`. Values of refused pairs are NaN. Without labels
-        there are no `predictions`.
-        """
-        scores = by_pair(self.table.drop(columns="refused"))
-        row = {"row": self.rows} | {
-            name: ("row", values) for name, values in self.target.truth_columns(EVERYWHERE).items()
-        }
-        coords: dict[Any, Any] = {**scores.coords, **row}
-        is_given = [answer.refused is None for answer in self.answers]
-
-        def arrays(values: Sequence[np.ndarray]) -> np.ndarray:
-            """Those of the answers that were not refused, with the axis of pairs first; NaN for the others."""
-            whole = np.full((len(is_given), *np.shape(values[0] if values else self.rows)), np.nan)
-            whole[is_given] = values
-            return whole
-
-        log_scores = {"log_score": (("pair", "row"), arrays([one.log_scores for one in self.scored]))}
-        groups = {"scores": scores, "log_scores": xarray.Dataset(log_scores, coords)}
-        given = [self.target.arrays(one.answer.prediction, one.row_scores) for one in self.scored]
-        if given and given[0]:
-            variables = {
-                name: (("pair", "row", *axes), arrays([of_answer[name][1] for of_answer in given]))
-                for name, (axes, _) in given[0].items()
-            }
-            groups["predictions"] = xarray.Dataset(variables, coords | self.target.coordinates)
-        tree = xarray.DataTree.from_dict(groups)
-        tree.attrs |= {name: json.dumps(plain(getattr(self, name))) for name in ("config", "versions")}
-        return tree
-
     def __repr__(self) -> str:
         columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
         return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
-
-
-def by_pair(table: pd.DataFrame, axes: Sequence[str] = ()) -> xarray.Dataset:
-    """The numbers of a table with columns model, method and rule, by an axis of pairs and the columns of axes."""
-    names = table[["model", "method", "rule"]]
-    keys = [names.agg(" · ".join, axis=1).rename("pair"), *(table[axis] for axis in axes)]
-    order = {str(key.name): key.unique() for key in keys}
-    numbers = table.drop(columns=[*names, *axes]).astype(float).set_index(keys)
-    of_pairs = names.drop_duplicates()
-    coords = {str(name): ("pair", column.to_numpy()) for name, column in of_pairs.items()}
-    return numbers.to_xarray().sel(order).assign_coords(coords)
 
 
 def plain(value: Any) -> Any:
@@ -301,7 +267,7 @@ def compare(
     num_rows = read_table(X_test).num_rows
     return Comparison(
         answers=answers,
-        target=_target(answers, y, y_test, num_rows),
+        target=_scorer(answers, y, y_test, num_rows),
         rows=row_names(X_test, y_test, num_rows),
         config={
             "models": {name: repr(model) for name, model in by_name.items()},
@@ -357,26 +323,28 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
     return by_name, asked
 
 
-def _target(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Target[Any]:
-    """The truth of the test rows, of the kind that the answers predict."""
-    given = [answer for answer in answers if answer.refused is None]
-    of_numbers = [answer.model for answer in given if isinstance(answer.prediction, ContinuousPrediction)]
-    of_classes = [answer.model for answer in given if not isinstance(answer.prediction, ContinuousPrediction)]
-    if of_numbers and of_classes and y_test is not None:
+def _scorer(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Scorer:
+    """A scorer for the test rows, of the kind that the answers predict."""
+    models: dict[bool, dict[str, Any]] = {True: {}, False: {}}  # that predict numbers, and that do not
+    for answer in answers:
+        if answer.refused is None:
+            models[isinstance(answer.prediction, ContinuousPrediction)][answer.model] = answer.prediction
+    numbers, classes = models.values()
+    if numbers and classes and y_test is not None:
         raise ModelError(
-            f"{quote_some(dict.fromkeys(of_numbers))} predict a number, and {quote_some(dict.fromkeys(of_classes))} a "
-            "class. A density of y and a probability of its class are not comparable: compare either kind by itself."
+            f"{quote_some(numbers)} predict a number, and {quote_some(classes)} a class. A density of y and a "
+            "probability of its class are not comparable: compare either kind by itself."
         )
-    return target_of(given[0].prediction, y, y_test, num_rows)
+    return scorer_of(next(iter((numbers or classes).values())), y, y_test, num_rows)
 
 
-def target_of(prediction: Any, y: Values | None, y_test: Values | None, num_rows: int) -> Target[Any]:
-    """The truth of the test rows, of the kind that a prediction is; y are the training labels."""
+def scorer_of(prediction: Any, y: Values | None, y_test: Values | None, num_rows: int) -> Scorer:
+    """A scorer for test rows, of the kind that a prediction is; y are the training labels."""
     if y_test is None:
-        return DensityTarget()
+        return DensityScorer()
     if isinstance(prediction, ContinuousPrediction):
-        return ContinuousTarget.of(y_test, num_rows, of_counts=prediction.outcomes.spacing > 0)
-    return ClassTarget.of(np.asarray(prediction.classes), y, y_test, num_rows)
+        return ContinuousScorer.of(y_test, num_rows, of_counts=prediction.outcomes.spacing > 0)
+    return ClassScorer.of(np.asarray(prediction.classes), y, y_test, num_rows)
 
 
 def _answers(

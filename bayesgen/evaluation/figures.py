@@ -3,21 +3,18 @@
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bayesgen.prediction import Scored
-
+from .answers import Answer
 from .comparison import TRUTH, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from .study import Study
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
 ONE_STEP, TWO_STEP = "#3b6ea5", "#d1662b"  # the colours of answers in every figure
@@ -35,30 +32,29 @@ def coverage_figure(comparison: Comparison) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    models = list(dict.fromkeys(one.answer.model for one in comparison.scored))
+    models = list(dict.fromkeys(answer.model for answer in comparison.scored))
     figure = Figure(figsize=(1.0 + 4.0 * len(models), 4.6))
     figure.set_layout_engine("constrained", wspace=0.06)  # keeps numbers at the ends of axes from overlapping
     panels = figure.subplots(1, len(models), squeeze=False, sharey=True)[0]
     for panel, model in zip(panels, models, strict=True):
-        _draw(panel, [one for one in comparison.scored if one.answer.model == model], len(comparison.rows))
+        _draw(panel, [answer for answer in comparison.scored if answer.model == model], len(comparison.rows))
         panel.set_title(model)
     panels[0].set_ylabel("share of test rows whose truth it holds")
     return figure
 
 
-def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
+def _draw(panel: "Axes", answers: list[Answer], num_rows: int) -> None:
     """The curves of the answers of one model."""
     low, high = (stats.binom.ppf(p, num_rows, _LEVELS) / num_rows for p in (0.025, 0.975))
     panel.fill_between(_LEVELS, low, high, color="0.9", label="calibrated: 95 % of curves")
     panel.plot(_LEVELS, _LEVELS, color="0.6", linewidth=1)
     lines = {ONE_STEP: itertools.cycle(LINES), TWO_STEP: itertools.cycle(LINES)}
-    for one in given:
-        distances = np.nan_to_num(
-            np.abs(2 * one.row_scores["pit"] - 1), nan=np.inf
-        )  # impossible rows are in no interval
+    for answer in answers:
+        pit = answer.rows["pit"].to_numpy()
+        distances = np.nan_to_num(np.abs(2 * pit - 1), nan=np.inf)  # impossible rows are in no interval
         shares = np.searchsorted(np.sort(distances), _LEVELS, side="right") / num_rows
-        step, color = ("two-step", TWO_STEP) if one.answer.two_step else ("one-step", ONE_STEP)
-        label = f"{step}: {one.answer.method} · {one.answer.rule}"
+        step, color = ("two-step", TWO_STEP) if answer.two_step else ("one-step", ONE_STEP)
+        label = f"{step}: {answer.method} · {answer.rule}"
         panel.plot(_LEVELS, shares, next(lines[color]), color=color, label=label)
     panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="probability of the central interval")
     panel.xaxis.set_major_formatter("{x:.0%}")
@@ -66,32 +62,32 @@ def _draw(panel: "Axes", given: list[Scored], num_rows: int) -> None:
     panel.legend(loc="upper left", fontsize="small", frameon=False)
 
 
-def learning_curves(studies: "Mapping[str, Study]") -> "Figure":
+def learning_curves(studies: Mapping[str, Any]) -> "Figure":
     """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
 
     There is a column of panels for each model of each study. Sizes at which an answer is refused in all repeats, or
     lies below the panel, are named in the legend.
 
     Args:
-        studies: title -> study.
+        studies: title -> `Study`.
     """
     from matplotlib.figure import Figure
 
-    of_models = {title: [model for model in study.references if model != TRUTH] for title, study in studies.items()}
-    columns = [(title, studies[title], model) for title, models in of_models.items() for model in models]
+    models = {title: [model for model in study.references if model != TRUTH] for title, study in studies.items()}
+    columns = [(title, studies[title], model) for title in models for model in models[title]]
     figure = Figure(figsize=(1.2 + 4.6 * len(columns), 7.2), layout="constrained")
     panels = figure.subplots(2, len(columns), squeeze=False, sharex="col", height_ratios=(3, 2))
     for (title, study, model), (scores, differences) in zip(columns, panels.T, strict=True):
         table = study.summary[study.summary["model"].isin([model, TRUTH])]
         _draw_curves(scores, table, study.two_step, "log_score", "log_score_error")
         _draw_curves(differences, table, study.two_step, "difference", "standard_error")
-        name = title if len(of_models[title]) == 1 else f"{title} · {model}"
+        name = title if len(models[title]) == 1 else f"{title} · {model}"
         scores.set_title(name if title else model)
         scores.legend(fontsize="small", framealpha=0.85, edgecolor="none", loc="lower right")
         differences.axhline(0, color="0.6", linewidth=1, zorder=0)
         reference = " + ".join(study.references[model])
-        of_each = " of each class" if study.config["per_class"] else ""
-        differences.set(ylabel=f"difference from\n{reference}", xlabel=f"training rows{of_each}")
+        unit = "training rows of each class" if study.config["per_class"] else "training rows"
+        differences.set(ylabel=f"difference from\n{reference}", xlabel=unit)
     panels[0, 0].set_ylabel("mean log score of test rows (higher is better)")
     notes = ["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in studies.values())]
     figure.supxlabel("\n".join(notes), fontsize="small", color="0.3")

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
-import xarray
 
 from bayesgen.data import Schema, Table
 from bayesgen.describe import described
@@ -27,24 +26,13 @@ from bayesgen.errors import (
 )
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
-from bayesgen.prediction import PlugIn, Rule, Target, answer_of_sets, mean_and_error, of_set, paired_difference, predict
+from bayesgen.prediction import PlugIn, Rule, answer_of_sets, mean_and_error, of_set, paired_difference, predict
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
-from .comparison import (
-    TRUTH,
-    Pair,
-    as_json,
-    asked_for,
-    by_pair,
-    contents,
-    is_map,
-    names_of,
-    plain,
-    target_of,
-    versions,
-)
+from .answers import score_frame
+from .comparison import TRUTH, Pair, as_json, asked_for, contents, is_map, names_of, plain, scorer_of, versions
 from .figures import learning_curves
 from .training_sets import TrainingSets, attempted, subsets, worlds
 
@@ -90,8 +78,10 @@ class Study:
         means = self.table.groupby([*PAIR, "size"])["log_score"].mean()
         scored = {key[:-1] for key in means.index[np.isfinite(means)]}
         models = list(dict.fromkeys(self.table["model"]))
-        found = {model: next((name for name, _ in pairs if (model, *name) in scored), pairs[0][0]) for model in models}
-        return found | ({TRUTH: found[models[0]]} if TRUTH in found else {})
+        first_scored = {
+            model: next((name for name, _ in pairs if (model, *name) in scored), pairs[0][0]) for model in models
+        }
+        return first_scored | ({TRUTH: first_scored[models[0]]} if TRUTH in first_scored else {})
 
     @property
     def answers(self) -> list[tuple[str, str, str]]:
@@ -117,15 +107,15 @@ class Study:
         log_scores, rows = self.table.set_index(KEYS)["log_score"].sort_index(), []
         groups: Any = self.table.groupby([*PAIR, "size"], sort=False)
         for (model, method, rule, size), group in groups:
-            scored, of_pair = group[group["refused"].isna()], self.references[model]
+            scored, reference = group[group["refused"].isna()], self.references[model]
             row = {"model": model, "method": method, "rule": rule, "size": size}
             row |= {"repeats": len(scored), "refused": len(group) - len(scored)}
             for name in self.metrics:
                 row[name], row[f"{name}_error"] = mean_and_error(scored[name].to_numpy(float, na_value=np.nan))
-            origin = (self.answers[0][0] if model == TRUTH else model, *of_pair, size)
-            both = np.stack([scored["log_score"], log_scores.loc[origin].reindex(scored["repeat"])]).astype(float)
-            row["difference"], row["standard_error"] = paired_difference(*both[:, ~np.isnan(both).any(axis=0)])
-            rows.append({**row, "reference": " + ".join(of_pair)})
+            origin = (self.answers[0][0] if model == TRUTH else model, *reference, size)
+            pairs = np.stack([scored["log_score"], log_scores.loc[origin].reindex(scored["repeat"])]).astype(float)
+            row["difference"], row["standard_error"] = paired_difference(*pairs[:, ~np.isnan(pairs).any(axis=0)])
+            rows.append({**row, "reference": " + ".join(reference)})
         return pd.DataFrame(rows)
 
     def plot(self) -> "Figure":
@@ -151,20 +141,6 @@ class Study:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
         return as_json(self.to_dict())
 
-    def to_datatree(self) -> xarray.DataTree:
-        """An `xarray.DataTree` of `scores` (pair, size, repeat) and `summary` (pair, size).
-
-        The coordinates `model`, `method` and `rule` are along `pair`. Values of refused repeats are NaN.
-        """
-        scores = by_pair(self.table.drop(columns="refused"), ["size", "repeat"])
-        means = by_pair(self.summary.drop(columns="reference"), ["size"])
-        tree = xarray.DataTree.from_dict({"scores": scores, "summary": means})
-        references = {model: " + ".join(pair) for model, pair in self.references.items()}
-        about = {"config": self.config, "versions": self.versions, "references": references}
-        tree.attrs |= {name: json.dumps(plain(value)) for name, value in about.items()}
-        tree.attrs["about_errors"] = self.about_errors
-        return tree
-
     def __repr__(self) -> str:
         lines = {
             "answers": "; ".join(" + ".join(answer) for answer in self.answers),
@@ -174,7 +150,7 @@ class Study:
             else None,
             "differences": f"from {', '.join(dict.fromkeys(map(' + '.join, self.references.values())))}",
             "errors": self.about_errors,
-            "next": "study.summary, study.table, study.plot(), study.to_datatree(), study.to_json()",
+            "next": "study.summary, study.table, study.plot(), study.to_json()",
         }
         return described(f"Study of {self.table['repeat'].nunique()} repeats", lines)
 
@@ -245,7 +221,7 @@ def study(
     2  Exact     5      -0.23        0.31
     3  Exact    20      -0.07       -0.01
     """
-    by_name, asked = asked_for(models, pairs)
+    by_name, method_rule_pairs = asked_for(models, pairs)
     check_seed(seed)
     sizes = list(dict.fromkeys(np.ravel(sizes).tolist()))
     counts: dict[str, Any] = {
@@ -268,8 +244,8 @@ def study(
     config = plain(
         {
             "models": {name: repr(model) for name, model in by_name.items()},
-            "pairs": [[repr(method), repr(rule)] for method, rule in asked],
-            "contents": contents(by_name, asked, schema=schema, simulate=simulate),
+            "pairs": [[repr(method), repr(rule)] for method, rule in method_rule_pairs],
+            "contents": contents(by_name, method_rule_pairs, schema=schema, simulate=simulate),
             **drawn,
             "schema": repr(schema),
             "seed": seed if isinstance(seed, int) else repr(seed),
@@ -278,8 +254,9 @@ def study(
     )
     units = None if out is None else _folder_of_units(Path(out), config)
     with interrupts_kept():
-        table = _Experiment(by_name, asked, sizes, source, {"seed": seed, "schema": schema}).table(units, progress)
-    return Study(table, tuple(asked), source.about_errors, config, versions())
+        experiment = _Experiment(by_name, method_rule_pairs, sizes, source, {"seed": seed, "schema": schema})
+        table = experiment.table(units, progress)
+    return Study(table, tuple(method_rule_pairs), source.about_errors, config, versions())
 
 
 def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
@@ -295,12 +272,12 @@ def _folder_of_units(folder: Path, config: Mapping[str, Any]) -> Path:
             raise DataError(f"{folder} has files and no study. Name an empty or a new folder.")
         _written(settings, as_json(config) + "\n")
     try:
-        found = dict(json.loads(settings.read_text("utf-8")))
+        stored = dict(json.loads(settings.read_text("utf-8")))
     except (ValueError, TypeError):  # no JSON, or none of a study
-        found = {}
-    if found != config:
-        differing = [name for name in config if name != "contents" and found.get(name) != config[name]]
-        before = found.get("contents", {})
+        stored = {}
+    if stored != config:
+        differing = [name for name in config if name != "contents" and stored.get(name) != config[name]]
+        before = stored.get("contents", {})
         differing += [f"contents of {name}" for name, now in config["contents"].items() if before.get(name) != now]
         raise DataError(
             f"{folder} holds another study: {', '.join(differing) or 'its settings'} differ. Name another folder; this "
@@ -323,7 +300,7 @@ def _are_known(digests: Any) -> bool:
     return digests is not None
 
 
-def _kept(path: Path | None, make: Callable[[], Records]) -> Records:
+def _read_or_made(path: Path | None, make: Callable[[], Records]) -> Records:
     """The rows of a unit: from its file, or made now and written there, if there is a path."""
     if path is None:
         return make()
@@ -359,11 +336,11 @@ class _Experiment:
         methods, rows = list(dict.fromkeys(method for method, _ in self.pairs)), []
         work = list(itertools.product(enumerate(self.models.items()), enumerate(methods), self.sizes))
         with bar("Training sets", len(work), progress) as advance:
-            for (of_model, (name, model)), (of_method, method), size in work:
-                path = None if units is None else units / f"{of_model}-{of_method}-{size}.json"
+            for (model_index, (name, model)), (method_index, method), size in work:
+                path = None if units is None else units / f"{model_index}-{method_index}-{size}.json"
                 make = functools.partial(self._unit, model, method, size)
                 try:
-                    unit = _kept(path, make)
+                    unit = _read_or_made(path, make)
                 except Exception as error:  # of a model of the user's, or a fault: it costs no other unit
                     unit = self._failed(name, method, size, error)
                 rows += [{"model": name, **row} for row in unit]
@@ -377,9 +354,7 @@ class _Experiment:
             names = {"model": TRUTH, "method": TRUTH, "rule": TRUTH, "size": size, "seconds": float("nan")}
             rows += self._scored(truths, self.source.tested(None), names)
         metrics = dict.fromkeys(name for row in rows for name in row if name not in (*KEYS, "seconds", "refused"))
-        counts = {metric.column: "Int64" for metric in Target.counts if metric.column in metrics}
-        refused = pd.Series([row["refused"] for row in rows], dtype=object)  # None stays None
-        return pd.DataFrame(rows, columns=[*KEYS, *metrics, "seconds"]).astype(counts).assign(refused=refused)
+        return score_frame(rows, [*KEYS, *metrics, "seconds"])
 
     def _unit(self, model: Any, method: Method, size: int) -> Records:
         """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""
@@ -389,26 +364,25 @@ class _Experiment:
             fits, fit_seconds = attempted(self.source.fits, model, size, **options)
             fits = [fits] * self.source.num_repeats if isinstance(fits, BayesgenError) else fits
             tested = self.source.tested(model)
-            for (of_rule, rule), (method_name, rule_name) in zip(self.pairs, names_of(self.pairs), strict=True):
-                if of_rule == method:
-                    predictions, seconds = attempted(_predictions, fits, rule, tested)
-                    names = {"method": method_name, "rule": rule_name, "size": size}
-                    names["seconds"] = (fit_seconds + seconds) / len(predictions)
-                    rows += self._scored(predictions, tested, names)
+            for rule, names in self._rules(method):
+                predictions, seconds = attempted(_predictions, fits, rule, tested)
+                about = {"size": size, "seconds": (fit_seconds + seconds) / len(predictions)}
+                rows += self._scored(predictions, tested, {**names, **about})
         return rows
+
+    def _rules(self, method: Method) -> Iterator[tuple[Rule, dict[str, str]]]:
+        """The rules by which fits of a method predict, and the names of method and rule."""
+        for (pair_method, rule), names in zip(self.pairs, names_of(self.pairs), strict=True):
+            if pair_method == method:
+                yield rule, dict(zip(("method", "rule"), names, strict=True))
 
     def _failed(self, model_name: str, method: Method, size: int, error: Exception) -> Records:
         """The rows of a unit that ended in an error, which is told: they are not kept, and it is tried again."""
         message = f"The fits or predictions of {model_name} by {method!r} failed: {type(error).__name__}: {error}."
         warn(f"{message} The study went on without them at size {size}.")
-        names = zip(self.pairs, names_of(self.pairs), strict=True)
-        rules = [name for (of_rule, _), name in names if of_rule == method]
         about = {"size": size, "seconds": float("nan"), "refused": message}
-        return [
-            {"method": method_name, "rule": rule_name, "repeat": repeat, **about}
-            for method_name, rule_name in rules
-            for repeat in range(self.source.num_repeats)
-        ]
+        repeats = range(self.source.num_repeats)
+        return [{**names, "repeat": repeat, **about} for _, names in self._rules(method) for repeat in repeats]
 
     def _scored(
         self, predictions: Sequence[Any], tested: Sequence[Table], names: Mapping[str, Any]
@@ -419,8 +393,9 @@ class _Experiment:
             if isinstance(prediction, BayesgenError):
                 yield {**row, "refused": str(prediction)}
                 continue
-            target = target_of(prediction, table.labels, table.labels, table.num_rows)
-            yield row | target.scores_at(prediction, self.source.places(names["size"], repeat))
+            scorer = scorer_of(prediction, table.labels, table.labels, table.num_rows)
+            scored = self.source.places(names["size"], repeat)
+            yield row | scorer.scores(scorer.row_frame(prediction).iloc[scored])
 
 
 def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
@@ -431,9 +406,9 @@ def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
             refused = {**fits.refused, **together[1]}
             return [refused.get(index) or of_set(together[0], index) for index in range(len(fits))]
 
-    def of_fit(index: int) -> Any:
-        if isinstance(fits[index], BayesgenError):
-            raise fits[index]
-        return predict(fits[index], tested[index % len(tested)], rule=rule)
+    def predicted(fit: Any, table: Table) -> Any:
+        if isinstance(fit, BayesgenError):
+            raise fit
+        return predict(fit, table, rule=rule)
 
-    return [attempted(of_fit, index)[0] for index in range(len(fits))]
+    return [attempted(predicted, fit, table)[0] for fit, table in zip(fits, itertools.cycle(tested), strict=False)]

@@ -15,7 +15,7 @@ from bayesgen.data import Schema, Table, category_array, read_table
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import Fit, FitBatch, fit, fit_many, read_sets
 from bayesgen.generative import GenerativeProgram
-from bayesgen.prediction import ClassPrediction, Places, normalize
+from bayesgen.prediction import ClassPrediction, normalize
 from bayesgen.program import Recipe, content_digest
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Int, PRNGKeyArray, Seed, Values
@@ -45,7 +45,7 @@ class TrainingSets(abc.ABC):
     def tested(self, model: Any) -> list[Table]:
         """The rows to predict in each repeat, with labels if there are any; one table where repeats share them."""
 
-    def places(self, size: int, repeat: int) -> Places:
+    def places(self, size: int, repeat: int) -> Any:
         """Positions, among the rows that are predicted, of those that a repeat is scored on."""
         return slice(None)
 
@@ -114,7 +114,7 @@ class Subsets(TrainingSets):
     def tested(self, model: Any) -> list[Table]:
         return [self.test if isinstance(self.test, Table) else self.scored]
 
-    def places(self, size: int, repeat: int) -> Places:
+    def places(self, size: int, repeat: int) -> Any:
         """The last rows of the order that are not in the training set: of an integer, the same for most sizes."""
         if isinstance(self.test, Table):
             return slice(None)

@@ -20,17 +20,14 @@ from .predicting import answer as answer
 from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rule import Rule
+from .scorers import ClassScorer as ClassScorer
+from .scorers import ContinuousScorer as ContinuousScorer
+from .scorers import DensityScorer as DensityScorer
+from .scorers import Metric as Metric
+from .scorers import Scorer as Scorer
+from .scorers import signed as signed
 from .scores import mean_and_error as mean_and_error
 from .scores import paired_difference as paired_difference
-from .targets import EVERYWHERE as EVERYWHERE
-from .targets import ClassTarget as ClassTarget
-from .targets import ContinuousTarget as ContinuousTarget
-from .targets import DensityTarget as DensityTarget
-from .targets import Metric as Metric
-from .targets import Places as Places
-from .targets import Scored as Scored
-from .targets import Target as Target
-from .targets import signed as signed
 
 # public names; the other ones are for other rooms
 __all__ = [

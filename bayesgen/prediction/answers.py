@@ -17,7 +17,7 @@ from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
 from bayesgen.typing import Bool, Float, Seed, Shaped, Values
 
-from .targets import ClassTarget, ContinuousTarget
+from .scorers import ClassScorer, ContinuousScorer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,8 +132,8 @@ class ClassPrediction:
         a      1  1
         b      0  1
         """
-        target = self._target(y)
-        return target.scores(self, target.row_scores(self))
+        scorer = self._scorer(y)
+        return scorer.scores(scorer.row_frame(self))
 
     def confusion(self, y: Values) -> "pd.DataFrame":
         """A frame of numbers of rows by true label and most probable one; column None: rows that are impossible.
@@ -143,7 +143,7 @@ class ClassPrediction:
         """
         import pandas as pd
 
-        codes = self._target(y).codes
+        codes = self._scorer(y).codes
         labels: Any = [*self.classes.tolist(), None]
         counts = np.zeros((len(labels) - 1, len(labels)), int)
         np.add.at(counts, (codes, named_classes(self.log_probabilities)), 1)
@@ -151,14 +151,14 @@ class ClassPrediction:
         truth, label = (pd.Index(labels[:end], dtype=object, tupleize_cols=False) for end in (-1, size))
         return pd.DataFrame(counts[:, :size], truth.rename("truth"), label.rename("label"))
 
-    def _target(self, y: Values) -> ClassTarget:
+    def _scorer(self, y: Values) -> ClassScorer:
         if self.log_probabilities.ndim > 2 or not len(self.classes):
             raise PredictionError(
                 "Scores by labels are those of the classes that one fit predicts: ask predict(batch[0], X, rule=...) "
                 "for that of a batch, and answer.log_marginal where there are no classes."
             )
         check_index(self, y, "y")
-        return ClassTarget.of(self.classes, None, y, len(self.log_probabilities), "y")
+        return ClassScorer.of(self.classes, None, y, len(self.log_probabilities), "y")
 
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame: the label, and a column of probabilities for each class ("p[label]" for a class "label").
@@ -346,8 +346,8 @@ class ContinuousPrediction:
         if self.mean.ndim > 1:
             raise PredictionError("These are the answers of several fits: score predict(batch[0], X, rule=...).")
         check_index(self, y, "y")
-        target = ContinuousTarget.of(y, len(self), of_counts=self.outcomes.spacing > 0, name="y")
-        return target.scores(self, target.row_scores(self))
+        scorer = ContinuousScorer.of(y, len(self), of_counts=self.outcomes.spacing > 0, name="y")
+        return scorer.scores(scorer.row_frame(self))
 
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame: mean, standard deviation, median and the 90% interval of each row.

@@ -10,7 +10,7 @@ from scipy import stats
 
 from bayesgen.cli.display import show
 from bayesgen.evaluation import Answer, Comparison, coverage_figure, save
-from bayesgen.prediction import ContinuousTarget
+from bayesgen.prediction import ContinuousScorer
 from bayesgen.predictives import NormalPredictive
 
 RNG = np.random.default_rng(5)
@@ -43,7 +43,7 @@ GONE = Answer("line", "NUTS", "BMA", refused="the chains ran away")
 
 def text(*answers, width=120):
     console = Console(record=True, width=width, file=io.StringIO())
-    show(Comparison(answers, ContinuousTarget(Y), np.arange(400)), "prices", console)
+    show(Comparison(answers, ContinuousScorer(Y), np.arange(400)), "prices", console)
     return console.export_text()
 
 
@@ -81,7 +81,7 @@ def test_rows_in_which_log_scores_differ_most_come_first_and_equal_answers_are_t
 
 
 def test_the_figure_of_coverage_has_a_panel_for_each_model_and_a_curve_for_each_answer(tmp_path):
-    figure = coverage_figure(Comparison((SURE, RIGHT, GONE, SAME), ContinuousTarget(Y), np.arange(400)))
+    figure = coverage_figure(Comparison((SURE, RIGHT, GONE, SAME), ContinuousScorer(Y), np.arange(400)))
     assert [panel.get_title() for panel in figure.axes] == ["line", "curve"]
     curves = {curve.get_label(): curve for curve in figure.axes[0].lines}
     level, share = curves["two-step: MAP · PlugIn"].get_data()

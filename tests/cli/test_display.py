@@ -11,7 +11,7 @@ from rich.console import Console
 from bayesgen.cli.display import show
 from bayesgen.evaluation import Answer, Comparison
 from bayesgen.evaluation.answers import Cost
-from bayesgen.prediction import ClassTarget
+from bayesgen.prediction import ClassScorer
 
 CLASSES, SHARES = np.array(["versicolor", "virginica"]), np.array([0.25, 0.75])
 
@@ -26,7 +26,7 @@ def answer(method, rule, second, **marks):
 
 def comparison(*answers, truth=(1, 0, 1)):
     rows = np.array([7, 8, 9])
-    return Comparison(tuple(answers), ClassTarget(CLASSES, np.array(truth), SHARES), rows)
+    return Comparison(tuple(answers), ClassScorer(CLASSES, np.array(truth), SHARES), rows)
 
 
 MLE = answer("MLE", "PlugIn", [np.nan, 0.2, 0.9], two_step=True)
@@ -121,7 +121,7 @@ def test_many_disagreements_are_cut_to_the_widest_apart():
     first, second = generator.uniform(0.5, 1, size=30), generator.uniform(0, 0.5, size=30)
     one = answer("MAP", "PlugIn", first, two_step=True)
     other = answer("Exact", "BMA", second)
-    shown = text(Comparison((one, other), ClassTarget(CLASSES, np.ones(30, int), SHARES), np.arange(30)), 120)
+    shown = text(Comparison((one, other), ClassScorer(CLASSES, np.ones(30, int), SHARES), np.arange(30)), 120)
     assert "30 of 30 (the 10 widest apart; all are in --json and --out)" in shown
     rows = [line.split() for line in shown.splitlines() if line.split()[1:2] == ["virginica"]]
     assert [int(row[0]) for row in rows] == np.argsort(second - first)[:10].tolist()

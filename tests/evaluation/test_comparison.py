@@ -207,18 +207,6 @@ def test_json_is_strict_and_complete(compared):
     assert first["probabilities"][CLASSES.tolist().index(first["label"])] >= 0.5
 
 
-def test_the_datatree_holds_scores_and_log_scores_by_pair(compared):
-    tree = compared.to_datatree()
-    chosen = tree["scores"].sel(pair="first · Exact · BMA")
-    assert float(chosen["log_score"]) == pytest.approx(log_scores("Exact", "BMA").mean())
-    np.testing.assert_allclose(tree["log_scores"].sel(pair="second · MAP · PlugIn")["log_score"], np.full(6, np.nan))
-    np.testing.assert_allclose(
-        tree["log_scores"].sel(pair="first · MAP · PlugIn")["log_score"], log_scores("MAP", "PlugIn")
-    )
-    assert tree["predictions"]["log_probability"].dims == ("pair", "row", "class")
-    assert tree["predictions"]["class"].to_numpy().tolist() == ["no", "yes"]
-
-
 def test_rows_are_called_as_in_the_frame_they_came_from(core):
     labels = pd.Series(TRUTH, index=[10, 20, 30, 40, 50, 60])
     result = compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, labels, methods=METHODS)
