@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import MLE, Exact, Fit, Method, Problem, ProgramProblem, Summaries, fit, prepare
+from bayesgen.fitting import MAP, MLE, Exact, Fit, Method, Problem, ProgramProblem, Summaries, fit, prepare
 from bayesgen.models import Mixture
 from bayesgen.prediction import warn_of_few_draws
 from bayesgen.program import ConcreteModel, Model, Recipe
@@ -315,9 +315,10 @@ def average(
     parameters together. An average of models is a model, which `fit` and `compare` take.
 
     Args:
-        members: `Exact` fits of the same rows; or models, which are fitted by `Exact()` if X and y are given. Mixtures,
-            and fits of them by any method, are averaged by "stacking" or "pseudo-bma". `ProbabilisticPCA` of several
-            numbers of factors, and fits of them by any method, may be averaged by approximate evidences: see `weights`.
+        members: `Exact` fits of the same rows; or models, which are fitted if X and y are given: by `Exact()`, or, of
+            rows without labels, by `MAP()` where a model has no exact posterior. Mixtures, and fits of them by any
+            method, are averaged by "stacking" or "pseudo-bma". `ProbabilisticPCA` of several numbers of factors, and
+            fits of them by any method, may be averaged by approximate evidences: see `weights`.
         prior: (M,) nonnegative prior weights of the structures, normalised here; None for equal ones.
         weights: "evidence": posterior probabilities of the structures, from the log evidences, by which `BMA()` mixes
             the joints p(x, y). "stacking": the mixture with the best log score on held-out rows; "pseudo-bma":
@@ -396,8 +397,13 @@ def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weightin
 def _as_fit(member: Fit | Model, X: Data | None, y: Values | None, schema: Schema | None, weighting: Weighting) -> Fit:
     if isinstance(member, Fit):
         return member
-    is_approximate = isinstance(member, Recipe) and member.approximates_evidence
     if X is None:
         raise FitError(f"{type(member).__name__} is a model, not a fit: give X=, and y= where rows have labels.")
     weighting.check_models([member])
-    return fit(member, X, y, method=MLE() if is_approximate else Exact(), schema=schema)
+    method: Method = Exact()
+    problem = prepare(member, X, y, schema=schema)
+    if isinstance(member, Recipe) and member.approximates_evidence:
+        method = MLE()
+    elif weighting.needs_rows and y is None and problem.refusal_of(method) is not None:
+        method = MAP()
+    return fit(member, problem, method=method)

@@ -23,8 +23,8 @@ OFFSET = 1e-6  # relative rounding of a mean, in centred sums
 
 
 @dataclasses.dataclass(frozen=True)
-class Fingerprint:
-    """Statistics that identify the data for every model, up to rounding of `EQUAL` x magnitude.
+class DataSums:
+    """Sums over rows that are the same for every model of the same data, up to rounding of `EQUAL` x magnitude.
 
     Attributes:
         values: any shape.
@@ -35,123 +35,99 @@ class Fingerprint:
     magnitude: np.ndarray
 
     @classmethod
-    def of(cls, values: Any, magnitude: Any = None) -> "Fingerprint":
+    def of(cls, values: Any, magnitude: Any = None) -> "DataSums":
         """Of arrays of any type; the magnitude is that of the values unless it is given."""
         return cls(np.asarray(values), np.abs(np.asarray(values)) if magnitude is None else np.asarray(magnitude))
 
-    def differs(self, other: "Fingerprint") -> bool:
+    def differs(self, other: "DataSums") -> bool:
         """Whether the two are of different data."""
         tolerance = EQUAL * np.maximum(self.magnitude, other.magnitude)
         return bool((np.abs(self.values - other.values) > tolerance).any())
 
 
-def fingerprints(fit: Fit, statistics: SufficientStatistics) -> dict[str, Fingerprint]:
-    """The fingerprints of a fit's training data from their summaries, by description.
+def data_sums(fit: Fit, statistics: SufficientStatistics) -> dict[str, DataSums]:
+    """Sums over the training rows of a fit, by description: fits of the same data share those of one description.
 
-    Fits of the same data with columns of the same kinds share them. Values are NaN where the summary of a column lacks
-    them, such as the squares of a binned one; products of columns are shared by blocks of the same columns alone.
+    They are the cells, totals and squares of each class and column, NaN where the summary of a column lacks them, and
+    the products of the columns of a block. Sequences have the numbers of rows alone.
     """
     response = fit.concrete.response
     if response is not None:
-        return _of_response(fit, statistics.summaries[response.site])
-    found = {"rows by class": Fingerprint.of(statistics.class_weights)}
+        return _response_sums(fit, statistics.summaries[response.site])
+    by_name = {"rows by class": DataSums.of(statistics.class_weights)}
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
-        columns = [position[name] for name in block.columns]
-        summary, family = statistics.summaries[block.name], block.family
-        if family.kind.has_steps:
-            counts = family.counts_by_context(summary, block.columns)
-            found |= {name: Fingerprint.of(table) for name, table in counts.items()}
+        if block.family.kind.has_steps:
             continue
-        for name, of_block in _of_columns(summary.by_column(), family, len(columns)).items():
-            shape = (len(of_block.values), len(position), *of_block.values.shape[2:])
-            whole = found.setdefault(name, Fingerprint(np.full(shape, np.nan), np.full(shape, np.nan)))
-            whole.values[:, columns], whole.magnitude[:, columns] = of_block.values, of_block.magnitude
-        found |= _products(summary, block.columns)
-        if isinstance(family, DirichletHistogram):
-            found |= _counts_by_bin(summary, family, block.columns)
-    return found
+        columns, summary = [position[name] for name in block.columns], statistics.summaries[block.name]
+        for name, part in _column_sums(summary.by_column(), block.family, len(columns)).items():
+            shape = (len(part.values), len(position), *part.values.shape[2:])
+            table = by_name.setdefault(name, DataSums(np.full(shape, np.nan), np.full(shape, np.nan)))
+            table.values[:, columns], table.magnitude[:, columns] = part.values, part.magnitude
+        by_name |= _products(summary, block.columns)
+    return by_name
 
 
-def _of_response(fit: Fit, summary: Any) -> dict[str, Fingerprint]:
-    """The fingerprints of a continuous label, the last column of its block, and of its products with given features."""
+def _response_sums(fit: Fit, summary: Any) -> dict[str, DataSums]:
+    """Sums over a continuous label, the last column of its block, and over its products with given features."""
     if isinstance(summary, Moments) and summary.mean.ndim == 1:  # a site that is one number a row
         summary = dataclasses.replace(summary, mean=summary.mean[:, None], scatter=summary.scatter[:, None])
-    of_columns = _of_columns(summary.by_column(), None, 0)
-    found = {
-        f"{name} of y": Fingerprint(of_block.values[:, -1], of_block.magnitude[:, -1])
-        for name, of_block in of_columns.items()
+    by_name = {
+        f"{name} of y": DataSums(part.values[:, -1], part.magnitude[:, -1])
+        for name, part in _column_sums(summary.by_column(), None, 0).items()
     }
     basis = None if fit.schema.response is None else fit.schema.response.basis
     if basis is None:
-        return found
+        return by_name
     features = basis.names if basis.transformer is None else [f"{basis.transformer!r} ({basis.stated})"]
-    return found | _products(summary, [*features, "y"])
+    return by_name | _products(summary, [*features, "y"])
 
 
-def fingerprints_of_scale(schema: Schema, total_weight: float) -> dict[str, Fingerprint]:
-    """The fingerprints of data without summaries: their weight, and the means and variances that a schema holds."""
-    found, moments = {"weights of all rows": Fingerprint.of(total_weight)}, moments_of(schema)
+def scale_sums(schema: Schema, total_weight: float) -> dict[str, DataSums]:
+    """Sums for data without summaries: their weight, and the means and variances that a schema holds."""
+    by_name, moments = {"weights of all rows": DataSums.of(total_weight)}, moments_of(schema)
     for name, mean, variance in zip(("columns", "y"), moments[::2], moments[1::2], strict=True):
         if mean is not None and variance is not None:
             reach = np.abs(mean) + np.sqrt(variance)
-            found[f"means of {name}"] = Fingerprint.of(mean, reach)
-            found[f"variances of {name}"] = Fingerprint.of(variance, variance + OFFSET * reach**2)
-    return found
+            by_name[f"means of {name}"] = DataSums.of(mean, reach)
+            by_name[f"variances of {name}"] = DataSums.of(variance, variance + OFFSET * reach**2)
+    return by_name
 
 
-def _of_columns(summary: Any, family: Family | None, num_columns: int) -> dict[str, Fingerprint]:
-    """Description -> fingerprint (K, d, ...) of the columns of a block. Binned and real columns share two of them."""
+def _column_sums(summary: Any, family: Family | None, num_columns: int) -> dict[str, DataSums]:
+    """Description -> sums (K, d, ...) over the columns of a block. Binned and real columns share two of them."""
     if isinstance(summary, Moments):
         squares = np.diagonal(summary.scatter, axis1=1, axis2=2) if summary.is_matrix else np.asarray(summary.scatter)
         count = np.broadcast_to(summary.cell_counts, summary.mean.shape)
         totals, spread = np.asarray(count * summary.mean), np.sqrt(count * np.maximum(squares, 0.0))
         return {
-            CELLS: Fingerprint.of(count),
-            TOTALS: Fingerprint.of(totals, np.abs(totals) + spread),
-            "squares about the class means": Fingerprint.of(squares, _magnitude(summary) ** 2),
+            CELLS: DataSums.of(count),
+            TOTALS: DataSums.of(totals, np.abs(totals) + spread),
+            "squares about the class means": DataSums.of(squares, _magnitude(summary) ** 2),
         }
     if isinstance(family, DirichletHistogram):
         counts, totals = map(np.asarray, summary.totals)
         cells = counts.sum(-1)
         reach = np.abs(np.where(np.isfinite(family.edges), family.edges, 0.0)).max(-1) + family.tails.max(-1)
-        return {CELLS: Fingerprint.of(cells), TOTALS: Fingerprint.of(totals, np.abs(totals) + cells * reach)}
-    # a joint event has one measure and one count for all its columns
+        return {CELLS: DataSums.of(cells), TOTALS: DataSums.of(totals, np.abs(totals) + cells * reach)}
     num_classes, weight = len(summary.log_base), np.asarray(summary.count)
-    cells, base = (
-        np.broadcast_to(np.reshape(values, (num_classes, -1)), (num_classes, num_columns))
-        for values in (summary.cell_counts, summary.log_base)
-    )
-    found = {CELLS: Fingerprint.of(cells), "log base measures by class": Fingerprint.of(base, 1 + np.abs(base))}
+    cells = np.reshape(summary.cell_counts, (num_classes, -1))  # a joint event has one count for all its columns
+    by_name = {CELLS: DataSums.of(np.broadcast_to(cells, (num_classes, num_columns)))}
     for index, total in enumerate(map(np.asarray, summary.totals)):
         name = TOTALS if index == 0 else "counts of zeros by class"
         name = name if total.ndim <= 2 else f"counts by class of {total.shape[-1]} values"
         # sums of counts may be differences of the weight of rows and other counts
         reach = np.abs(total) + weight.reshape(*weight.shape, *[1] * (total.ndim - weight.ndim))
-        found[name] = Fingerprint.of(total, reach)
-    return found
+        by_name[name] = DataSums.of(total, reach)
+    return by_name
 
 
-def _counts_by_bin(summary: Any, family: DirichletHistogram, columns: Sequence[str]) -> dict[str, Fingerprint]:
-    """The fingerprints of columns with the same bins, which the description names."""
-    counts, base = np.asarray(summary.totals[0]), np.asarray(summary.log_base)
-    inner, tails = family.edges[..., 1:-1], np.where(family.tails > 0, family.tails, np.inf).min(-1)
-    units = 1 + np.abs(inner).max(-1) / tails  # of tails: distances beyond the ends have the rounding of positions
-    magnitude = np.abs(base) + counts.sum(-1) * units
-    found = {}
-    for index, column in enumerate(columns):
-        where = f"{column!r} in {family.kind_of_column(index)!r}"
-        found[f"counts by class of {where}"] = Fingerprint.of(counts[:, index])
-        found[f"log base measures by class of {where}"] = Fingerprint.of(base[:, index], magnitude[:, index])
-    return found
-
-
-def _products(summary: Summary, columns: Sequence[str]) -> dict[str, Fingerprint]:
-    """The fingerprint of the products of different columns, where a block has them."""
+def _products(summary: Summary, columns: Sequence[str]) -> dict[str, DataSums]:
+    """Sums over the products of different columns, where a block has them."""
     if not isinstance(summary, Moments) or not summary.is_matrix:
         return {}
     reach = np.asarray(outer_or_square(_magnitude(summary), True))
-    return {f"products about the class means of {', '.join(columns)}": Fingerprint.of(summary.scatter, reach)}
+    return {f"products about the class means of {', '.join(columns)}": DataSums.of(summary.scatter, reach)}
 
 
 def _magnitude(summary: Moments) -> Float[Array, "K d"]:
@@ -176,11 +152,11 @@ def evidences_of(fits: Sequence[Fit]) -> tuple[list[float], bool]:
             raise FitError(_without_evidence(index, fit))
     values = [value for value in exact if value is not None]
     if 0 < len(values) < len(fits):
-        one, other = (next(i for i, value in enumerate(exact) if (value is None) is lacks) for lacks in (False, True))
+        with_exact, without = ([value is None for value in exact].index(lacks) for lacks in (False, True))
         raise FitError(
-            f"Member {one} has a log evidence, and member {other} an approximation, which is comparable only with "
-            "approximations of its kind. Average members of one kind, or use "
-            'weights="stacking", which compares densities of rows left out.'
+            f"Member {with_exact} has a log evidence, and member {without} an approximation, which is comparable only "
+            'with approximations of its kind. Average members of one kind, or use weights="stacking", which compares '
+            "densities of rows left out."
         )
     return values or [value for value in approximate if value is not None], not values
 
@@ -227,20 +203,19 @@ def check_comparable(fits: Sequence[Fit]) -> None:
     leaves = [_leaf(fit) for fit in fits]
     check_labels_alike([leaf.concrete for leaf in leaves])
     have_summaries = all(leaf.summaries is not None for leaf in leaves)
-    known: dict[str, tuple[int, Fingerprint]] = {}
+    first_seen: dict[str, tuple[int, DataSums]] = {}
     for index, leaf in enumerate(leaves):
         why = _difference_of_kind(leaves[0], leaf)
         if why:
             raise FitError(f"The evidences of members 0 and {index} are not comparable: {why}")
         assert leaf.summaries is not None or not have_summaries
-        of_leaf = (
-            fingerprints(leaf, leaf.summaries.statistics)
-            if have_summaries and leaf.summaries
-            else fingerprints_of_scale(leaf.schema, leaf.attributes["total_weight"])
-        )
-        for name, fingerprint in of_leaf.items():
-            other, expected = known.setdefault(name, (index, fingerprint))
-            if expected.differs(fingerprint):
+        if have_summaries and leaf.summaries:
+            by_name = data_sums(leaf, leaf.summaries.statistics)
+        else:
+            by_name = scale_sums(leaf.schema, leaf.attributes["total_weight"])
+        for name, sums in by_name.items():
+            other, expected = first_seen.setdefault(name, (index, sums))
+            if expected.differs(sums):
                 raise FitError(
                     f"The evidences of members {other} and {index} are not comparable: the {name} differ, so they saw "
                     f"different rows X or labels y. {OTHER_ROWS}"

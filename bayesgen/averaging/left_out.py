@@ -11,7 +11,7 @@ from bayesgen.prediction import BMA, LogScores, PlugIn, Rule, scores_by, scores_
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Values
 
-from .comparable import fingerprints, fingerprints_of_scale
+from .comparable import data_sums, scale_sums
 
 
 def posterior_weights(
@@ -160,16 +160,16 @@ def _scored_rows(fit: Fit, X: Data, y: Values | None) -> Rows:
 
 
 def check_trained_on(fit: Fit, rows: Rows, wanted: str) -> None:
-    """Refuse rows other than the training rows of the fit, by their fingerprints, and say which are wanted."""
+    """Refuse rows other than the training rows of the fit, by sums over them, and say which are wanted."""
     if fit.summaries is None:
         data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
-        shown = fingerprints_of_scale(data.scaled_schema, data.total_weight)
-        trained = fingerprints_of_scale(fit.schema, fit.attributes["total_weight"])
+        shown = scale_sums(data.scaled_schema, data.total_weight)
+        trained = scale_sums(fit.schema, fit.attributes["total_weight"])
     else:
-        shown = fingerprints(fit, fit.concrete.summarize(fit.schema, rows))
-        trained = fingerprints(fit, fit.summaries.statistics)
-    for name, fingerprint in shown.items():
-        if name in trained and fingerprint.differs(trained[name]):
+        shown = data_sums(fit, fit.concrete.summarize(fit.schema, rows))
+        trained = data_sums(fit, fit.summaries.statistics)
+    for name, sums in shown.items():
+        if name in trained and sums.differs(trained[name]):
             raise DataError(
                 f"X= and y= are not the rows of the training: the {name} differ. Give the training rows, {wanted}."
             )

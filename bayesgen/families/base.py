@@ -334,13 +334,6 @@ class Family(abc.ABC):
         """The same prior, its sites in coordinates in which samplers move well near these parameters."""
         return self
 
-    def counts_by_context(self, summary: Any, columns: Sequence[str]) -> dict[str, Float[np.ndarray, "K ..."]]:
-        """Counts of symbols in columns of sequences, the same for every family that counts them: description -> table.
-
-        Fits whose evidences are compared must share them; none where a family counts nothing.
-        """
-        return {}
-
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """The names of the axes of each parameter inside a model: "class", and those of `axis_names`."""
         raise NotImplementedError

@@ -17,7 +17,7 @@ import scipy.sparse
 from bayesgen.data import PADDING
 from bayesgen.errors import ModelError
 from bayesgen.statistics import is_inside, namespace
-from bayesgen.typing import Array, Bool, Float, Integer, PRNGKeyArray, Shaped
+from bayesgen.typing import Array, Bool, Integer, PRNGKeyArray, Shaped
 
 Carried = TypeVar("Carried")
 MOST_ENTRIES = 1 << 25  # of a table of one class: 268 MB
@@ -117,14 +117,6 @@ class Contexts:
         columns = np.asarray(self.entries(codes))[np.asarray(inside)]
         shape = (len(codes), self.size * self.num_symbols)
         return scipy.sparse.csr_array((np.ones(len(columns)), columns, ends), shape=shape)
-
-    def counts_of_order(
-        self, counts: Float[np.ndarray, "*batch contexts r"], order: int
-    ) -> Float[np.ndarray, "*batch fewer r"]:
-        """Counts by context of a chain of this lower order: sums over the earlier symbols."""
-        batch, starts = counts.shape[:-2], self.offset(order)
-        later = counts[..., starts:, :].reshape(*batch, -1, self.num_before**order, self.num_symbols)
-        return np.concatenate([counts[..., :starts, :], later.sum(-3)], -2)
 
 
 def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:

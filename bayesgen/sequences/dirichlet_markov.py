@@ -414,14 +414,6 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     def row_predictive(self) -> RowDensity:
         return DirichletMarkovDensity(self.concentration, self.contexts)
 
-    def counts_by_context(self, summary: Any, columns: Sequence[str]) -> dict[str, Float[np.ndarray, "K ..."]]:
-        """Transitions of this order and of all lower ones, the start included."""
-        counts, names = np.asarray(summary.totals[0]), ", ".join(map(repr, columns))
-        return {
-            f"symbols by class and by the {order} before them, of {names}": self.contexts.counts_of_order(counts, order)
-            for order in range(self.order + 1)
-        }
-
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """initial: (class, symbol), from order 2 on (class, start, symbol); transition: (class, context, symbol)."""
         axes: dict[str, tuple[str, ...]] = {"transition": ("class", "context", "symbol")}

@@ -112,6 +112,14 @@ def test_densities_of_rows_left_out_are_stacked(stacked):
     close(held_out.weights, scipy.special.softmax(totals), rtol=1e-4)
 
 
+def test_models_without_an_exact_posterior_are_averaged_by_their_modes(stacked):
+    averaged = bg.average(MODELS.values(), weights="stacking", X=TRAIN, folds=3, seed=2)
+    close(averaged.weights, stacked.weights)
+    assert {member.method for member in averaged.members} == {bg.MAP()}
+    with pytest.raises(bg.FitError, match=r"label=None|conjugate"):  # evidences are those of exact posteriors
+        bg.average(MODELS.values(), X=TRAIN)
+
+
 def test_the_densities_of_an_average_are_mixed_and_it_has_no_classes(stacked):
     parts = [log_densities(name, TRAIN["x"], TEST["x"]) for name in MODELS]
     mixed = np.log(sum(weight * np.exp(part) for weight, part in zip(stacked.weights, parts, strict=True)))

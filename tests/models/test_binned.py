@@ -154,27 +154,6 @@ def test_evidences_of_other_rows_are_not_weighed_together():
     assert bg.average([shuffled, *fits[1:]]).weights.shape == (3,)
 
 
-@pytest.mark.parametrize(
-    ("moved", "match"),
-    [([-1.0, 0.0, 1.0, 0.0], "counts by class of 'a' in Binned"), ([0.0, -0.5, 0.0, 0.5], "log base measures")],
-)
-def test_rows_with_the_same_totals_and_other_bins_are_other_rows(moved, match):
-    """Cells that move by as much up as down leave the totals, but neither the bins nor the places beyond the ends."""
-    schema = bg.Schema(kinds={"a": bg.Binned(edges=[1e6, 1e6 + 2, 1e6 + 4], tails=1e-3)})
-    x, y = 1e6 + np.array([2.5, -1.0, -2.0, 1.25] * 5), np.arange(20) % 2
-    y[:8] = 0, 0, 0, 0, 1, 1, 1, 1
-    other = x.copy()
-    other[:4] += moved
-    order = np.random.default_rng(2).permutation(20)
-    one, same, differs = (
-        bg.fit(bg.NaiveBayes(), {"a": values}, labels, method=bg.Exact(), schema=schema)
-        for values, labels in ((x, y), (x[order], y[order]), (other, y))
-    )
-    close(bg.average([one, same]).weights, 0.5, rtol=1e-4)
-    with pytest.raises(bg.FitError, match=match):
-        bg.average([one, differs])
-
-
 def test_a_concentration_has_one_entry_for_each_bin():
     with pytest.raises(bg.ModelError, match="concentration has length 2, of 3 bins"):
         bg.DirichletHistogram(3, [1.0, 2.0])
