@@ -24,7 +24,7 @@ from bayesgen.runtime import TABLE_CELLS, chunks, in_batches, padded_size
 from bayesgen.typing import Bool, Float, Int
 
 from .answers import ClassPrediction, ContinuousPrediction
-from .responses import GRID_ROWS, DrawnProcesses, OneProcess, support_of
+from .responses import GRID_ROWS, Processes, support_of
 
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
 
@@ -58,7 +58,7 @@ def states_of_process(
     for chunk in chunks(rows.num_rows, _rows_at_once(fit, rows.num_rows)) or [slice(0, 0)]:
         part, response = rows.take(chunk), None
         if _hides_response(fit) and part.num_rows:
-            process = OneProcess(fit, at)
+            process = Processes(fit, at)
             response = _response_values(process.quadrature(part, support_of(fit, part))[1], process.response.site)
         parts.append(states_at(fit.program.for_prediction, latents, part, site, lengths[chunk], response))
     probabilities, paths = map(np.concatenate, zip(*parts, strict=True))
@@ -127,7 +127,7 @@ def _weights(
     """
     response, table = None, None
     if _hides_response(fit) and rows.num_rows:
-        draws = DrawnProcesses.of(fit, weighted)
+        draws = Processes.drawn(fit, weighted)
         _, grid = draws.quadrature(rows, support_of(fit, rows))
         response, table = _response_values(grid, draws.response.site), draws.moments(rows, grid)[0].T[..., None]
     if not weighted:

@@ -1,6 +1,6 @@
 """p(y | x) of a label that is a number: by one process, with parameters integrated out, or averaged over draws."""
 
-import abc
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -47,19 +47,19 @@ NormalAndLog: TypeAlias = tuple[NormalPredictive, Float[np.ndarray, "..."]]
 def as_normal(log_joint: LogFunction, num_rows: int, support: Support) -> NormalAndLog | None:
     """Normal distributions of y and log p(x), where the log joints of all rows are parabolas in y; else None.
 
-    They are evaluated about the center of the training values, and again about the mode found, until it converges.
+    They are evaluated about the center of the training values, and again about the mode, until it converges.
     """
     if support.real_scale is None:
         return None
     center, unit, tolerance = *(np.full(num_rows, number) for number in support.real_scale), ROUGHLY
     for _ in range(8):
-        found = parabolas(log_joint, center, unit, tolerance)
-        if found is None:
+        normal = parabolas(log_joint, center, unit, tolerance)
+        if normal is None:
             return None
-        loc, scale = found[0].loc, found[0].scale
+        loc, scale = normal[0].loc, normal[0].scale
         moved = np.abs(loc - center) / scale + np.abs(np.log(scale / unit))
         if tolerance == CLOSELY and (moved < 0.1).all():
-            return found
+            return normal
         center, unit, tolerance = loc, scale, CLOSELY
     return None
 
@@ -79,11 +79,11 @@ def parabolas(
     logs = np.moveaxis(logs.reshape(*logs.shape[:-1], *points.shape), -2, 0)
     level = logs[2]  # at the center
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        constant, slope, half, *others = np.tensordot(_VANDERMONDE, logs - level, 1)
+        constant, slope, half, *higher = np.tensordot(_VANDERMONDE, logs - level, 1)
         reach = np.abs(logs - level).max(0)
         digits = 64 * np.finfo(float).eps  # of log joints, and of y
         rounding = digits * (reach * (1 + np.abs(center / unit)) + np.abs(level))
-        left = np.max(np.abs(others), axis=0)
+        left = np.max(np.abs(higher), axis=0)
         fits = (half < 0) & (left <= tolerance * np.abs(half) + rounding) & np.isfinite(logs).all(0)
     if not fits.all():
         return None
@@ -100,43 +100,33 @@ ByProcess: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | 
 
 
 @by_content
-class Processes(abc.ABC):
-    """Some processes of a fit with a continuous label: one, or draws of its posterior.
+class Processes:
+    """Processes of a fit with a continuous label: one, or draws of its posterior.
 
     Attributes:
         fit: the fit.
+        at: "mean", "mode" or, with the parameters integrated out, "predictive" of one process; None for draws.
+        latents: site -> (draws, ...), batches of successive draws of one chain one after another.
+        num_batches: number of batches.
+        is_weighted: whether draws have weights p(x | Q), as in the one-step answer, or equal ones.
     """
 
     fit: Fit
+    at: At | None
+    latents: ParameterArrays = dataclasses.field(default_factory=dict)
+    num_batches: int = 1
+    is_weighted: bool = True
+
+    @classmethod
+    def drawn(cls, fit: Fit, is_weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "Processes":
+        """Draws from the posterior of a fit, this number or all where they come from chains."""
+        batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
+        return cls(fit, None, chains_joined(batches), len(next(iter(batches.values()))), is_weighted)
 
     @property
-    @abc.abstractmethod
     def num_processes(self) -> int:
         """S."""
-
-    @abc.abstractmethod
-    def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
-        """log p(x, y | Q) of rows with a response."""
-
-    @abc.abstractmethod
-    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
-        """p(y | x, Q) of each process; None without a closed form."""
-
-    @abc.abstractmethod
-    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
-        """Normal p(y | x, Q) and log p(x | Q) of each process; None where some log joint is no parabola."""
-
-    @abc.abstractmethod
-    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
-        """The prediction by distributions that a function finds; None where it finds none."""
-
-    @abc.abstractmethod
-    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
-        """The prediction by log joints alone, normalised by quadrature."""
-
-    @abc.abstractmethod
-    def quadrature(self, rows: Rows, support: Support) -> "tuple[LogMeanJoint, GridPredictive]":
-        """The mean joint of rows, and its integrals over y."""
+        return 1 if self.at is not None else len(next(iter(self.latents.values())))
 
     @property
     def response(self) -> Response:
@@ -151,34 +141,49 @@ class Processes(abc.ABC):
         conjugate = self.fit.concrete.conjugate(self.fit.schema)
         return None if conjugate is None else conjugate.closed_response
 
+    @functools.cached_property
+    def parameters(self) -> ParameterArrays:
+        """The draws in the coordinates that are reported."""
+        return self.fit.program.parameters_of(self.latents)
+
     @property
     def rows_at_once(self) -> int:
         """Rows whose log joints are in memory at once: a power of two."""
         return 1 << int(math.log2(max(1, LATENT_CELLS // self.num_processes)))
-
-    @property
-    def padding(self) -> int:
-        """The number of which the rows are a multiple, as programs are compiled for each size."""
-        return min(2 * CACHE_ROWS, self.rows_at_once)
 
     def answer(self, rows: Rows) -> ContinuousPrediction:
         """The prediction of rows, chunk by chunk; those of draws, and large grids, are made anew for each question."""
         return joined([self._answer(rows.take(part)) for part in _parts(rows.num_rows, self.rows_at_once)])
 
     def _answer(self, rows: Rows) -> ContinuousPrediction:
-        in_closed_form = self.prediction(functools.partial(Processes.in_closed_form, self, rows))
+        in_closed_form = self._prediction(functools.partial(Processes.in_closed_form, self, rows))
         if in_closed_form is not None:
             return in_closed_form
-        whole, answers = support_of(self.fit, rows), []
+        support, answers = support_of(self.fit, rows), []
         for part in _parts(rows.num_rows, GRID_ROWS):
-            some, support = rows.take(part), whole.take(part)
-            normal = self.prediction(functools.partial(Processes.as_normals, self, some, support))
-            answers.append(self.on_grid(some, support) if normal is None else normal)
+            chunk = rows.take(part), support.take(part)
+            normal = self._prediction(functools.partial(Processes.as_normals, self, *chunk))
+            answers.append(self.on_grid(*chunk) if normal is None else normal)
         return joined(answers)
+
+    def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
+        """log p(x, y | Q) of rows with a response."""
+        if self.at is not None:
+            return self.fit.posterior.log_joint(rows, self.at).T
+        return np.asarray(log_joint_draws(self.fit.program.for_prediction, self.latents, rows))[..., 0]
+
+    def log_joints_at(
+        self, rows: Rows, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
+    ) -> Float[np.ndarray, "S m"]:
+        """Log joints of rows at these places, with these values."""
+        is_compiled = self.at is None or self.closed is None  # for each number of rows
+        more = -len(places) % (min(2 * CACHE_ROWS, self.rows_at_once) if is_compiled else 1)
+        places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
+        return self.log_joints(self.response.put(rows.take(places), values))[:, : len(places) - more]
 
     def in_closed_form(self, rows: Rows) -> ByProcess | None:
         """p(y | x, Q) in closed form; log p(x | Q) is log p(x, y | Q) - log p(y | x, Q) at any y, if y makes x."""
-        components = None if self.closed is None else self.of_closed_form(self.closed, rows)
+        components = None if self.closed is None else self._components(self.closed, rows)
         if components is None or self.response.is_only_attribute(rows):
             return None if components is None else (components, None)
         if not self.response.is_parent:
@@ -186,22 +191,92 @@ class Processes(abc.ABC):
         center = np.atleast_2d(components.quantile(0.5)).mean(0)
         return components, self.log_joints(self.response.put(rows, center)) - components.log_density(center)
 
-    def as_normals(self, rows: Rows, support: Support) -> ByProcess | None:
-        """Normal p(y | x, Q), and log p(x | Q)."""
-        found = self.of_parabolas(rows, support) if rows.num_rows else None
-        return None if found is None else (found[0], self.if_modelled(rows, found[1]))
+    def _components(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
+        if self.at is None:
+            return closed.at(self.parameters, rows)
+        assert isinstance(self.fit.posterior, ProcessPosterior)
+        return self.fit.posterior.predictive_of_response(closed, rows, self.at)
 
-    def if_modelled(self, rows: Rows, log_marginals: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "S n"] | None:
+    def as_normals(self, rows: Rows, support: Support) -> ByProcess | None:
+        """Normal p(y | x, Q), and log p(x | Q); None where some log joint is no parabola in y."""
+        if not rows.num_rows:
+            return None
+        process = Processes(self.fit, self.at or "mean")
+        normal = as_normal(LogMeanJoint.weighted(process, rows), rows.num_rows, support)
+        if normal is not None and self.at is None:  # about those of the posterior mean
+            normal = parabolas(functools.partial(self.log_joints_at, rows), normal[0].loc, normal[0].scale)
+        return None if normal is None else (normal[0], self._if_modelled(rows, normal[1]))
+
+    def _if_modelled(self, rows: Rows, log_marginals: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "S n"] | None:
         """log p(x | Q), or None where x is given."""
         return None if self.response.is_only_attribute(rows) else np.atleast_2d(log_marginals)
 
-    def log_joints_at(
-        self, rows: Rows, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
-    ) -> Float[np.ndarray, "S m"]:
-        """Log joints of rows at these places, with these values."""
-        more = -len(places) % self.padding
-        places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
-        return self.log_joints(self.response.put(rows.take(places), values))[:, : len(places) - more]
+    def _prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
+        """The prediction by the distributions that a function finds, for draws by a mixture made anew on each query."""
+        by_process = find()
+        if by_process is None:
+            return None
+        components, log_marginals = by_process
+        if self.at is not None:
+            return ContinuousPrediction(components, None if log_marginals is None else log_marginals[0])
+        mixture = self._mixture(lambda: by_process)
+        again = functools.partial(Processes._mixture, self, find)
+        return self._averaged(deferred(again, mixture), mixture.means, log_marginals)
+
+    def _mixture(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
+        """The mixture of the distributions that a function finds."""
+        by_process = find()
+        assert by_process is not None
+        return MixturePredictive(self._log_weights(by_process[1], by_process[0].num_rows), by_process[0])
+
+    def _log_weights(self, log_marginals: Float[np.ndarray, "S n"] | None, num_rows: int) -> Float[np.ndarray, "S n"]:
+        if log_marginals is None or not self.is_weighted:
+            log_marginals = np.zeros((self.num_processes, num_rows))
+        return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
+
+    def quadrature(self, rows: Rows, support: Support) -> "tuple[LogMeanJoint, GridPredictive]":
+        """The mean joint of rows, and its integrals over y."""
+        joint = LogMeanJoint.weighted(self, rows)
+        grid = joint.grid(support)
+        for _ in range(0 if self.is_weighted else 2):  # panels that also suit draws of low p(x | Q)
+            joint = LogMeanJoint(self, rows, self.moments(rows, grid)[0])
+            grid = joint.grid(support)
+        return joint, grid
+
+    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
+        """The prediction by log joints alone, normalised by quadrature, as is p(x | Q) of each draw."""
+        joint, grid = self.quadrature(rows, support)
+        predictive = joint.within_memory(grid)
+        if self.at is not None:
+            is_given = self.response.is_only_attribute(rows)
+            return ContinuousPrediction(predictive, None if is_given else grid.log_normalizer)
+        log_marginals, means = self.moments(rows, grid)
+        return self._averaged(predictive, means, self._if_modelled(rows, log_marginals))
+
+    def moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
+        """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
+        log_marginals, means = np.empty((2, self.num_processes, rows.num_rows))
+        for node_rows, values, log_weights in grid.nodes(self.rows_at_once // 2):
+            logs = self.log_joints_at(rows, node_rows, values) + log_weights
+            for row, first in zip(*np.unique(node_rows, return_index=True), strict=True):
+                nodes = slice(first, first + np.count_nonzero(node_rows == row))
+                log_marginals[:, row] = scipy.special.logsumexp(logs[:, nodes], axis=1)
+                means[:, row] = np.exp(logs[:, nodes] - log_marginals[:, row, None]) @ values[nodes]
+        return log_marginals, means
+
+    def _averaged(
+        self,
+        predictive: PredictiveDistribution,
+        means: Float[np.ndarray, "S n"],
+        log_marginals: Float[np.ndarray, "S n"] | None,
+    ) -> ContinuousPrediction:
+        """The prediction by draws with its Monte Carlo error."""
+        log_weights = self._log_weights(log_marginals, predictive.num_rows)
+        error, k = average_of_draws(means, log_weights, self.num_batches)
+        if log_marginals is None:
+            return ContinuousPrediction(predictive, None, error)
+        log_marginal = scipy.special.logsumexp(log_marginals, axis=0) - np.log(self.num_processes)
+        return ContinuousPrediction(predictive, log_marginal, error, k if self.is_weighted else None)
 
 
 def _parts(num_rows: int, size: int) -> list[slice]:
@@ -240,166 +315,25 @@ class LogMeanJoint:
         """Its normalised density."""
         return GridPredictive.of(self, self.rows.num_rows, support)
 
-    def kept(self, grid: GridPredictive) -> PredictiveDistribution:
-        """The grid, or where there may be many of them one that is made again for each question."""
+    def within_memory(self, grid: GridPredictive) -> PredictiveDistribution:
+        """The grid. For 512 rows or more none is kept: it is computed again on each query, so memory stays bounded."""
         again = functools.partial(LogMeanJoint.grid, self, grid.support)
         return grid if self.rows.num_rows < GRID_ROWS else deferred(again, grid)
 
 
-@by_content
-class OneProcess(Processes):
-    """One process, or the parameters integrated out.
-
-    Attributes:
-        at: "mean", "mode" or "predictive".
-    """
-
-    at: At
-
-    @property
-    def num_processes(self) -> int:
-        return 1
-
-    @property
-    def padding(self) -> int:
-        return super().padding if self.closed is None else 1
-
-    def log_joints(self, rows: Rows) -> Float[np.ndarray, "1 m"]:
-        return self.fit.posterior.log_joint(rows, self.at).T
-
-    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
-        assert isinstance(self.fit.posterior, ProcessPosterior)
-        return self.fit.posterior.predictive_of_response(closed, rows, self.at)
-
-    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
-        return as_normal(LogMeanJoint.weighted(self, rows), rows.num_rows, support)
-
-    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
-        found = find()
-        return None if found is None else ContinuousPrediction(found[0], None if found[1] is None else found[1][0])
-
-    def quadrature(self, rows: Rows, support: Support) -> tuple[LogMeanJoint, GridPredictive]:
-        joint = LogMeanJoint.weighted(self, rows)
-        return joint, joint.grid(support)
-
-    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
-        joint, grid = self.quadrature(rows, support)
-        return ContinuousPrediction(
-            joint.kept(grid), None if self.response.is_only_attribute(rows) else grid.log_normalizer
-        )
-
-
-@by_content
-class DrawnProcesses(Processes):
-    """Draws of a posterior.
-
-    Attributes:
-        latents: site -> (draws, ...), batches of successive draws of one chain one after another.
-        parameters: the draws in the coordinates that are reported.
-        num_batches: number of batches.
-        is_weighted: whether draws have weights p(x | Q), as in the one-step answer, or equal ones.
-    """
-
-    latents: ParameterArrays
-    parameters: ParameterArrays
-    num_batches: int
-    is_weighted: bool
-
-    @classmethod
-    def of(cls, fit: Fit, is_weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "DrawnProcesses":
-        """Draws from the posterior of a fit, this number or all where they come from chains."""
-        batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
-        latents, num_batches = chains_joined(batches), len(next(iter(batches.values())))
-        return cls(fit, latents, fit.program.parameters_of(latents), num_batches, is_weighted)
-
-    @property
-    def num_processes(self) -> int:
-        return len(next(iter(self.latents.values())))
-
-    def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
-        return np.asarray(log_joint_draws(self.fit.program.for_prediction, self.latents, rows))[..., 0]
-
-    def of_closed_form(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
-        return closed.at(self.parameters, rows)
-
-    def of_parabolas(self, rows: Rows, support: Support) -> NormalAndLog | None:
-        """About those of the posterior mean."""
-        about = OneProcess(self.fit, "mean").of_parabolas(rows, support)
-        log_joints = functools.partial(self.log_joints_at, rows)
-        return None if about is None else parabolas(log_joints, about[0].loc, about[0].scale)
-
-    def prediction(self, find: Callable[[], ByProcess | None]) -> ContinuousPrediction | None:
-        """By a mixture over draws, which is made again for each question."""
-        found = find()
-        if found is None:
-            return None
-        mixture = self.mixture(lambda: found)
-        again = functools.partial(DrawnProcesses.mixture, self, find)
-        return self._averaged(deferred(again, mixture), mixture.means, found[1])
-
-    def mixture(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
-        """The mixture of the distributions that a function finds."""
-        found = find()
-        assert found is not None
-        return MixturePredictive(self._log_weights(found[1], found[0].num_rows), found[0])
-
-    def _log_weights(self, log_marginals: Float[np.ndarray, "S n"] | None, num_rows: int) -> Float[np.ndarray, "S n"]:
-        if log_marginals is None or not self.is_weighted:
-            log_marginals = np.zeros((self.num_processes, num_rows))
-        return log_marginals - scipy.special.logsumexp(log_marginals, axis=0)
-
-    def quadrature(self, rows: Rows, support: Support) -> tuple[LogMeanJoint, GridPredictive]:
-        joint = LogMeanJoint.weighted(self, rows)
-        grid = joint.grid(support)
-        for _ in range(0 if self.is_weighted else 2):  # panels that also suit draws of low p(x | Q)
-            joint = LogMeanJoint(self, rows, self.moments(rows, grid)[0])
-            grid = joint.grid(support)
-        return joint, grid
-
-    def on_grid(self, rows: Rows, support: Support) -> ContinuousPrediction:
-        """The mixture by its log density, normalised by quadrature, as is p(x | Q) of each draw."""
-        joint, grid = self.quadrature(rows, support)
-        log_marginals, means = self.moments(rows, grid)
-        return self._averaged(joint.kept(grid), means, self.if_modelled(rows, log_marginals))
-
-    def moments(self, rows: Rows, grid: GridPredictive) -> tuple[Float[np.ndarray, "S n"], Float[np.ndarray, "S n"]]:
-        """Log p(x | Q) and the mean of y of each draw, by the nodes of a grid."""
-        log_marginals, means = np.empty((2, self.num_processes, rows.num_rows))
-        for places, values, log_weights in grid.nodes(self.rows_at_once // 2):
-            logs = self.log_joints_at(rows, places, values) + log_weights
-            for row, first in zip(*np.unique(places, return_index=True), strict=True):
-                own = slice(first, first + np.count_nonzero(places == row))
-                log_marginals[:, row] = scipy.special.logsumexp(logs[:, own], axis=1)
-                means[:, row] = np.exp(logs[:, own] - log_marginals[:, row, None]) @ values[own]
-        return log_marginals, means
-
-    def _averaged(
-        self,
-        predictive: PredictiveDistribution,
-        means: Float[np.ndarray, "S n"],
-        log_marginals: Float[np.ndarray, "S n"] | None,
-    ) -> ContinuousPrediction:
-        """The prediction with its Monte Carlo error."""
-        log_weights = self._log_weights(log_marginals, predictive.num_rows)
-        error, k = average_of_draws(means, log_weights, self.num_batches)
-        if log_marginals is None:
-            return ContinuousPrediction(predictive, None, error)
-        log_marginal = scipy.special.logsumexp(log_marginals, axis=0) - np.log(self.num_processes)
-        return ContinuousPrediction(predictive, log_marginal, error, k if self.is_weighted else None)
-
-
 def support_of(fit: Fit, rows: Rows) -> Support:
     """The values that the response of rows may take; of a line with its training values, or some simulated ones."""
-    support, known = fit.concrete.response_support(rows), fit.schema.response
+    support, trained = fit.concrete.response_support(rows), fit.schema.response
     if support.is_discrete:
         return WholeNumbers.of(support, rows.num_rows)
-    if known is not None and known.mean is not None and known.variance:
-        spread = np.sqrt(known.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
-        return Line.of(support, known.mean + spread)
-    places = np.arange(SIMULATED_ROWS) * max(rows.num_rows, 1) // SIMULATED_ROWS
-    given = rows.take(places).covariates if rows.num_rows else {
+    if trained is not None and trained.mean is not None and trained.variance:
+        spread = np.sqrt(trained.variance) * scipy.special.ndtri(np.arange(1, 100) / 100)
+        return Line.of(support, trained.mean + spread)
+    evenly = np.arange(SIMULATED_ROWS) * max(rows.num_rows, 1) // SIMULATED_ROWS
+    covariates = rows.take(evenly).covariates if rows.num_rows else {
         name: np.ones((SIMULATED_ROWS, *value.shape[1:]), value.dtype) for name, value in rows.covariates.items()
     }  # fmt: skip
-    simulated = [fit.simulate_sites(SIMULATED_ROWS, seed=seed, **given) for seed in range(SIMULATIONS)]
     assert fit.concrete.response is not None
-    return Line.of(support, np.concatenate([made[fit.concrete.response.site] for made in simulated]).astype(np.float64))
+    site = fit.concrete.response.site
+    simulated = [fit.simulate_sites(SIMULATED_ROWS, seed=seed, **covariates)[site] for seed in range(SIMULATIONS)]
+    return Line.of(support, np.concatenate(simulated).astype(np.float64))
