@@ -1,6 +1,5 @@
 """The work of the commands: options become objects, results become tables and files."""
 
-import abc
 import functools
 import hashlib
 import json
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -46,7 +45,7 @@ from bayesgen.models import (
 )
 from bayesgen.runtime import interruptibly
 
-from .display import can_encode, column_table, columns_as_read, show, show_study
+from .display import ColumnAsRead, can_encode, column_table, columns_as_read, show, show_study
 from .interruption import undone_unless_finished
 from .names import CovarianceName, ModelName, TaskName
 from .options import CompareOptions, Options, StudyOptions, command_line
@@ -64,86 +63,64 @@ MODELS: Mapping[str, Callable[[Options, Dataset], Any]] = {
 TEST_SIZE = 0.25
 
 
-class Task(abc.ABC):
-    """The kind of prediction: classes or numbers."""
-
-    label_kind: ClassVar[str | None] = None
-    """The kind of the target, where the task says it."""
-
-    @abc.abstractmethod
-    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
-        """The models by default."""
-
-    @abc.abstractmethod
-    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        """The rows to learn from and to test on."""
-
-    @abc.abstractmethod
-    def schema(self, options: Options, dataset: Dataset) -> Schema:
-        """Declarations for columns and labels."""
-
-    @abc.abstractmethod
-    def description(self, options: CompareOptions, split: Split) -> str:
-        """The prediction in words, for the title."""
-
-    def notes(self, options: Options, dataset: Dataset) -> list[str]:
-        """Notes on possible mistakes: columns that hardly repeat."""
-        columns = columns_as_read(dataset, self.schema(options, dataset))
-        named = [column.name for column in columns if column.hardly_repeats]
-        if not named:
-            return []
-        return [
-            f"Columns that hardly repeat: {_with_counts(dataset, named)}. A column of names or dates tells nothing "
-            "about other rows, and can make them impossible. To leave a column out: --drop."
-        ]
-
-    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        """File name -> function that draws into the file."""
-        return {}
+def default_models(options: Options, dataset: Dataset) -> list[ModelName]:
+    """One model, since NUTS compiles for each: for classes gda if all columns are numbers and --bins is not given."""
+    if options.task is TaskName.REGRESSION:
+        return [ModelName.LINEAR]
+    if options.bins is not None:
+        return [ModelName.NAIVE_BAYES]
+    return [ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES]
 
 
-class ClassificationTask(Task):
-    """Prediction of classes."""
+def split_rows(options: CompareOptions, dataset: Dataset) -> Split:
+    """The rows to learn from and to test on: with classes in proportion, or the first rows of each class."""
+    drawn: dict[str, Any] = {"test_size": options.test_size or TEST_SIZE, "seed": options.seed}
+    if options.task is TaskName.REGRESSION:
+        _check_numbers(dataset.y)
+        return dataset.split(**drawn, by_class=False)
+    try:
+        return dataset.split(**drawn) if options.per_class is None else dataset.split_per_class(options.per_class)
+    except DataError as refusal:
+        raise DataError(f"{refusal} {_hint_of_regression(dataset)}".strip()) from refusal
 
-    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
-        """One model, since NUTS compiles for each: gda where all columns are numbers and --bins is not given."""
-        if options.bins is not None:
-            return [ModelName.NAIVE_BAYES]
-        return [ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES]
 
-    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        """A split with classes in proportion, or the first rows of each class."""
-        try:
-            if options.per_class is not None:
-                return dataset.split_per_class(options.per_class)
-            return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed)
-        except DataError as refusal:
-            raise DataError(f"{refusal} {_hint_of_regression(dataset)}".strip()) from refusal
+def declared_schema(options: Options, dataset: Dataset) -> Schema:
+    """Declared kinds, classes or the name of the number, and all values of the file unless unknown ones are missing."""
+    if options.task is TaskName.REGRESSION:
+        response = ResponseColumn(str(dataset.y.name))
+        schema = Schema(kinds=dataset.kinds, categories=dataset.categories, response=response)
+    else:
+        schema = dataset.declared
+    return schema if options.unknown != "missing" else replace(schema, categories={}, unknown="missing")
 
-    def schema(self, options: Options, dataset: Dataset) -> Schema:
-        """Columns of sequences, classes of the whole file, and its values unless unknown ones are missing."""
-        declared = dataset.declared
-        return declared if options.unknown != "missing" else replace(declared, categories={}, unknown="missing")
 
-    def description(self, options: CompareOptions, split: Split) -> str:
-        """The number of classes, and the first of them."""
-        classes = sorted(split.y_train.dropna().unique().tolist())
-        names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
-        bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
-        return f"{len(classes)} classes of {options.target} ({names}){bins}"
+def description(options: CompareOptions, split: Split) -> str:
+    """The prediction in words, for the title: the classes, or the range of the numbers."""
+    labels = split.y_train.dropna()
+    if options.task is TaskName.REGRESSION:
+        numbers = labels.to_numpy(np.float64)
+        return f"{options.target} from {numbers.min():,.5g} to {numbers.max():,.5g}"
+    classes = sorted(labels.unique().tolist())
+    names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
+    bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
+    return f"{len(classes)} classes of {options.target} ({names}){bins}"
 
-    def notes(self, options: Options, dataset: Dataset) -> list[str]:
-        """Also: gda without real columns, bins without real columns, and numbers that are taken as classes."""
-        gaussian = [name for name in options.models or () if name in (ModelName.GDA, ModelName.GDA_AVERAGE)]
-        same_model = f"No column of {dataset.name} holds real numbers, so {' and '.join(gaussian)} is naive Bayes here."
-        no_bins = f"No column of {dataset.name} holds real numbers, so --bins does nothing here."
-        notes = [
-            *super().notes(options, dataset),
-            same_model if gaussian and not dataset.any_real else "",
-            no_bins if options.bins is not None and not dataset.any_real else "",
-            _hint_of_regression(dataset),
-        ]
-        return [note for note in notes if note]
+
+def notes(options: Options, dataset: Dataset, columns: Sequence[ColumnAsRead]) -> list[str]:
+    """Notes on possible mistakes: columns that hardly repeat, options without effect, numbers taken as classes."""
+    repeating = [column.name for column in columns if column.hardly_repeats]
+    gaussian = [name for name in options.models or () if name in (ModelName.GDA, ModelName.GDA_AVERAGE)]
+    none_real = "" if dataset.any_real else f"No column of {dataset.name} holds real numbers, so "
+    lines = [
+        f"Columns that hardly repeat: {_with_counts(dataset, repeating)}. A column of names or dates tells nothing "
+        "about other rows, and can make them impossible. To leave a column out: --drop."
+        if repeating
+        else "",
+        f"{none_real}{' and '.join(gaussian)} is naive Bayes here." if none_real and gaussian else "",
+        f"{none_real}--bins does nothing here." if none_real and options.bins is not None else "",
+        _hint_of_regression(dataset) if options.task is TaskName.CLASSIFICATION else "",
+    ]
+    return [line for line in lines if line]
 
 
 def _families(options: Options) -> dict[str, Family]:
@@ -168,12 +145,12 @@ def _check_numbers(y: pd.Series) -> None:
     """Refuse a target that does not hold numbers."""
     if pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype):
         return
-    known = y.dropna()
-    numbers = pd.to_numeric(known.astype(str), errors="coerce")
-    others = list(dict.fromkeys(known[numbers.isna()].tolist()))
-    what = quote_some(others, 5) if others else f"{y.dtype}"
+    labels = y.dropna()
+    numbers = pd.to_numeric(labels.astype(str), errors="coerce")
+    texts = list(dict.fromkeys(labels[numbers.isna()].tolist()))
+    content = quote_some(texts, 5) if texts else f"{y.dtype}"
     raise DataError(
-        f"Target {y.name!r} holds {what}, and a regression predicts numbers. Name another target; for missing "
+        f"Target {y.name!r} holds {content}, and a regression predicts numbers. Name another target; for missing "
         "cells say --missing '?', or the text that marks them; for classes leave --task regression out."
     )
 
@@ -189,49 +166,15 @@ def _encoder(options: Options, dataset: Dataset) -> ColumnTransformer | None:
     values = {name: list(columns.categories.get(name, (False, True))) for name in names}
     if not values:
         return None
-    for name, of_column in values.items():
+    for name, column_values in values.items():
         if dataset.X[name].isna().any():
-            of_column.append(np.nan)
+            column_values.append(np.nan)
     if options.unknown == "missing":
         encoder = OneHotEncoder(drop="first", handle_unknown="ignore", sparse_output=False)
     else:
-        categories = [np.asarray(of_column, object) for of_column in values.values()]
+        categories = [np.asarray(column_values, object) for column_values in values.values()]
         encoder = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
     return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
-
-
-class RegressionTask(Task):
-    """Prediction of a number."""
-
-    label_kind = REAL.name
-
-    def default_models(self, options: Options, dataset: Dataset) -> list[ModelName]:
-        return [ModelName.LINEAR]
-
-    def split(self, options: CompareOptions, dataset: Dataset) -> Split:
-        _check_numbers(dataset.y)
-        return dataset.split(test_size=options.test_size or TEST_SIZE, seed=options.seed, by_class=False)
-
-    def schema(self, options: Options, dataset: Dataset) -> Schema:
-        """The name of the target, and values of the whole file."""
-        response = ResponseColumn(str(dataset.y.name))
-        if options.unknown == "missing":
-            return Schema(kinds=dataset.kinds, unknown="missing", response=response)
-        return Schema(kinds=dataset.kinds, categories=dataset.categories, response=response)
-
-    def description(self, options: CompareOptions, split: Split) -> str:
-        """The range of the numbers."""
-        known = split.y_train.dropna().to_numpy(np.float64)
-        return f"{options.target} from {known.min():,.5g} to {known.max():,.5g}"
-
-    def figures(self, comparison: Comparison) -> Mapping[str, Callable[[Path], None]]:
-        return {"coverage.png": lambda path: save(coverage_figure(comparison), path)}
-
-
-TASKS: Mapping[str, Task] = {
-    TaskName.CLASSIFICATION: ClassificationTask(),
-    TaskName.REGRESSION: RegressionTask(),
-}
 
 
 Files: TypeAlias = Mapping[str, Callable[[Path], object]]  # name -> function that writes the file
@@ -279,18 +222,17 @@ def _with_counts(dataset: Dataset, names: Sequence[str]) -> str:
     return ", ".join(f"{name!r} ({dataset.X[name].nunique():,} values in {len(dataset.y):,} rows)" for name in names)
 
 
-OfCommand = TypeVar("OfCommand", bound=Options)
+CommandOptions = TypeVar("CommandOptions", bound=Options)
 
 
-def _loaded(options: OfCommand) -> tuple[Dataset, Task, OfCommand]:
-    """The data, the kind of prediction, and the options with their defaults, some of which depend on the data."""
-    task = TASKS[options.task]
+def _loaded(options: CommandOptions) -> tuple[Dataset, CommandOptions]:
+    """The data, and the options with their defaults, some of which depend on the data."""
     dataset = load_dataset(
         options.data,
         target=options.target,
         missing=options.missing,
         kinds=options.kinds,
-        label_kind=task.label_kind,
+        label_kind=REAL.name if options.task is TaskName.REGRESSION else None,
         words_are_values=options.words_are_values,
         separator=options.separator and options.separator.replace(r"\t", "\t"),
         decimal=options.decimal,
@@ -303,22 +245,26 @@ def _loaded(options: OfCommand) -> tuple[Dataset, Task, OfCommand]:
             "dates tell nothing about other rows. To keep a column: --keep COLUMN."
         )
         dataset = dataset.without(left_out)
-    models = options.models or task.default_models(options, dataset)
-    return dataset, task, replace(options, target=str(dataset.y.name), models=models)
+    models = options.models or default_models(options, dataset)
+    return dataset, replace(options, target=str(dataset.y.name), models=models)
 
 
-def _asked(options: Options, dataset: Dataset) -> tuple[dict[str, Any], list[Pair]]:
-    """Models by name, and pairs of methods and rules."""
+def _arguments(
+    options: Options, dataset: Dataset, columns: Sequence[ColumnAsRead]
+) -> tuple[dict[str, Any], list[Pair]]:
+    """Models by name, and pairs of methods and rules, with notes on possible mistakes."""
+    for note in notes(options, dataset, columns):
+        warn(note)
     pairs = [pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in options.methods]
     return {name: MODELS[name](options, dataset) for name in options.models or ()}, pairs
 
 
 def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
     """The study; with a folder its units are kept there."""
-    dataset, task, options = _loaded(options)
-    for note in task.notes(options, dataset):
-        warn(note)
-    (models, pairs), schema = _asked(options, dataset), task.schema(options, dataset)
+    dataset, options = _loaded(options)
+    schema = declared_schema(options, dataset)
+    columns = columns_as_read(dataset, schema)
+    models, pairs = _arguments(options, dataset, columns)
     result = study(
         models,
         dataset.X,
@@ -340,20 +286,17 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
             "study.png": functools.partial(save, result.plot()),
         }
 
-    about = column_table(columns_as_read(dataset, schema))
-    return Outcome(result, lambda console: show_study(result, title, console, about), files)
+    return Outcome(result, lambda console: show_study(result, title, console, column_table(columns)), files)
 
 
 def compare_answers(options: CompareOptions) -> Outcome:
     """The comparison on test rows, and how columns were read."""
-    dataset, task, options = _loaded(options)
+    dataset, options = _loaded(options)
     if options.per_class is None:
         options = replace(options, test_size=options.test_size or TEST_SIZE)
-    split = task.split(options, dataset)
-    for note in task.notes(options, dataset):
-        warn(note)
-    (models, pairs), schema = _asked(options, dataset), task.schema(options, dataset)
+    split, schema = split_rows(options, dataset), declared_schema(options, dataset)
     columns = columns_as_read(dataset, schema)
+    models, pairs = _arguments(options, dataset, columns)
     comparison = compare(
         models,
         split.X_train,
@@ -372,7 +315,10 @@ def compare_answers(options: CompareOptions) -> Outcome:
         else hashlib.sha256(Path(options.data).read_bytes()).hexdigest(),
         "columns": [asdict(column) for column in columns],
     }
-    result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, task, split)
+    result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, split)
+    figures: Files = {}
+    if options.task is TaskName.REGRESSION:
+        figures = {"coverage.png": lambda path: save(coverage_figure(result), path)}
 
     def files() -> Files:
         content = result.to_dict()
@@ -381,18 +327,18 @@ def compare_answers(options: CompareOptions) -> Outcome:
             "config.json": functools.partial(_write_json, content["config"]),
             "table.csv": functools.partial(result.table.to_csv, index=False),
             "predictions.csv": functools.partial(result.predictions.to_csv, index=False),
-            **task.figures(result),
+            **figures,
         }
 
     return Outcome(result, lambda console: show(result, title, console, column_table(columns)), files)
 
 
-def _title(options: CompareOptions, task: Task, split: Split) -> str:
+def _title(options: CompareOptions, split: Split) -> str:
     num_unlabelled = int(split.y_train.isna().sum())
     unlabelled = f" ({num_unlabelled} without labels)" if num_unlabelled else ""
     return (
         f"{Path(options.data).name}: {len(split.y_train)} rows to learn from{unlabelled}, {len(split.y_test)} to test "
-        f"on, {task.description(options, split)}, seed {options.seed}"
+        f"on, {description(options, split)}, seed {options.seed}"
     )
 
 

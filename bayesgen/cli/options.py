@@ -21,8 +21,7 @@ def _split_methods(values: list[str]) -> list[str]:
     names = {name.strip().lower() for value in values for name in value.split(",") if name.strip()}
     unknown = names - set(MethodName)
     if unknown or not names:
-        known = ", ".join(MethodName)
-        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {known}.")
+        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {', '.join(MethodName)}.")
     return [name for name in MethodName if name in names]
 
 
@@ -171,13 +170,13 @@ class Options:
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")] = 0
 
     def __post_init__(self) -> None:
-        others = [name for name in self.models or () if name not in MODELS_OF[self.task]]
-        if others:
-            known = ", ".join(MODELS_OF[self.task])
-            raise typer.BadParameter(f"{others[0]} is not a model for {self.task}: take one of {known}.")
-        given = [f"--{name.replace('_', '-')}" for name, value in self.of_classes.items() if value]
-        if self.task is TaskName.REGRESSION and given:
-            raise typer.BadParameter(f"{given[0]} is an option for classes, and --task regression has none.")
+        unsuited = [name for name in self.models or () if name not in MODELS_OF[self.task]]
+        if unsuited:
+            suited = ", ".join(MODELS_OF[self.task])
+            raise typer.BadParameter(f"{unsuited[0]} is not a model for {self.task}: take one of {suited}.")
+        for_classes = [f"--{name.replace('_', '-')}" for name, value in self.class_options.items() if value]
+        if self.task is TaskName.REGRESSION and for_classes:
+            raise typer.BadParameter(f"{for_classes[0]} is an option for classes, and --task regression has none.")
         if self.covariance is not None and self.models and ModelName.GDA not in self.models:
             raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
         naive = {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE}
@@ -191,7 +190,7 @@ class Options:
         return stated | dict.fromkeys(self.sequences, KindName.SEQUENCE.value)
 
     @property
-    def of_classes(self) -> dict[str, Any]:
+    def class_options(self) -> dict[str, Any]:
         """The values of the options that regressions do not have, by name."""
         return {"sequence": self.sequences, "covariance": self.covariance, "bins": self.bins}
 
@@ -220,8 +219,8 @@ class CompareOptions(Options):
             raise typer.BadParameter("--per-class determines the test rows: leave --test-size out.")
 
     @property
-    def of_classes(self) -> dict[str, Any]:
-        return {"per-class": self.per_class, **super().of_classes}
+    def class_options(self) -> dict[str, Any]:
+        return {"per-class": self.per_class, **super().class_options}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -273,8 +272,8 @@ def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoRetur
             Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=_default(field), annotation=field.type)
             for name, field in fields.items()
         ]
-        others = list(inspect.signature(command).parameters.values())[1:]
-        with_fields.__signature__ = inspect.Signature([*arguments, *others])  # type: ignore[attr-defined]
+        own_arguments = list(inspect.signature(command).parameters.values())[1:]
+        with_fields.__signature__ = inspect.Signature([*arguments, *own_arguments])  # type: ignore[attr-defined]
         return with_fields
 
     return decorated
