@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
 
 YARDS = np.arange(18, 66)
 MODEL = bg.GaussianDiscriminant("tied")
@@ -79,7 +79,7 @@ def draw_figure(table: pd.DataFrame, yards: np.ndarray, results: np.ndarray, out
     axis.set(xlabel="yards", ylabel="p(good | yards)", ylim=(-0.02, 1.02))
     axis.legend(loc="lower left", frameon=False)
     figure.tight_layout()
-    save(figure, out)
+    save_figure(figure, out)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
 
 CLASSES = ("mirror", "nest", "letters")
 RULES = {
@@ -127,7 +127,7 @@ def draw_figure(table: pd.DataFrame, out: pathlib.Path) -> None:
         axis.minorticks_off()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    save(figure, out)
+    save_figure(figure, out)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
 
 MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
 COUPLINGS = np.geomspace(0.03, 30, 9)
@@ -115,7 +115,7 @@ def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.
     axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
     figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
-    save(figure, out)
+    save_figure(figure, out)
 
 
 def main() -> None:

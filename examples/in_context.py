@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
 
 LENGTH = 50
 PAIRS = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{title:36s} {last[0]:.4f}  {last[1]:.4f}  {last[2]:.1f} %")
     figure = Figure(figsize=(15, 5.4), layout="constrained")
     draw(figure, losses)
-    save(figure, given.out)
+    save_figure(figure, given.out)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
 
 LEAST_NAMES = 20  # of a continent, of which some are for training
 TESTS = 0.2  # the share of strings that no fit sees
@@ -190,7 +190,7 @@ def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
             axis.legend(frameon=False, fontsize="small", ncols=2 if axis is left else 1)
         left.set_ylabel("log score (higher is better)")
     figure.supxlabel(NOTE, fontsize="medium")
-    save(figure, out)
+    save_figure(figure, out)
     plt.close(figure)
 
 

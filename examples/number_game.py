@@ -22,7 +22,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
 
 SETS = [[16], [60], [16, 8, 2, 64], [16, 23, 19, 20]]
 NUMBERS = range(1, 101)
@@ -50,7 +50,7 @@ def draw(path):
     axes[-1, 1].set_xlabel("number")
     figure.get_layout_engine().set(h_pad=0.07, w_pad=0.06)
     figure.legend(*legend(axes[0, 1]), loc="outside lower center", ncols=3, frameon=False, handletextpad=0.5)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 STYLE = {

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save
+from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
 
 SIZES = (5, 20, 100)
 LEVELS = (0.5, 0.8, 0.95)
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = places(SIZES, given.simulations)
     print("Share of intervals that hold the new y")
     print(coverage(found).round(3).to_string())
-    save(figure(found), given.out)
+    save_figure(figure(found), given.out)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, TWO_STEP, save
+from bayesgen.evaluation import LINES, TWO_STEP, save_figure
 
 SOFT = bg.MAP(num_starts=1)  # the start is the fit of the labelled rows
 METHODS = {
@@ -126,7 +126,7 @@ def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
     axes[0, 0].set_ylabel("accuracy on test rows")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="lower center", ncols=len(METHODS), frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    save(figure, out)
+    save_figure(figure, out)
 
 
 def main() -> None:

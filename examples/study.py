@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Sequence
 
 import bayesgen as bg
-from bayesgen.evaluation import Study, learning_curves, save
+from bayesgen.evaluation import Study, learning_curves, save_figure
 
 # as many rows of each class as leave ten to test on, at most
 SIZES = {
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = ["method", "rule", "size", "repeats", "refused", "log_score", "log_score_error", "difference"]
     for name, study in found.items():
         print(f"\n{name}\n{study.summary[[*columns, 'standard_error']].round(3).to_string(index=False)}")
-    save(learning_curves(found), given.out)
+    save_figure(learning_curves(found), given.out)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ class AverageFit(Fit[AnyLabel]):
         ]
         if self.posterior.mixes == "conditional":
             tables = [log_conditional(table_of_member) for table_of_member in tables]
-        return log_sum(np.log(self.weights[counting]), tables)
+        return log_mixture(np.log(self.weights[counting]), tables)
 
     def update(
         self,
@@ -193,10 +193,8 @@ class AverageFit(Fit[AnyLabel]):
     ) -> "AverageFit":
         """The average of the updated members, with weights by their new evidences. See `Fit.update`."""
 
-        def learn(fit: Fit) -> Fit:
-            return fit.update(X, y, sample_weight=sample_weight, seed=seed, progress=progress)
-
-        return self._reweighted(X, learn)
+        options: dict[str, Any] = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
+        return self._reweighted(X, lambda fit: fit.update(X, y, **options))
 
     def add_class(
         self,
@@ -209,10 +207,8 @@ class AverageFit(Fit[AnyLabel]):
     ) -> "AverageFit":
         """The average of the members with one more class, with new weights. See `Fit.add_class`."""
 
-        def learn(fit: Fit) -> Fit:
-            return fit.add_class(label, X, sample_weight=sample_weight, seed=seed, progress=progress)
-
-        return self._reweighted(X, learn)
+        options: dict[str, Any] = {"sample_weight": sample_weight, "seed": seed, "progress": progress}
+        return self._reweighted(X, lambda fit: fit.add_class(label, X, **options))
 
     def _reweighted(self, X: Data | Summaries, learn: Callable[[Fit], Fit]) -> "AverageFit":
         """The average of the members trained further, with new weights."""
@@ -285,17 +281,17 @@ def mixture(answers: Sequence[Any], log_weights: Float[np.ndarray, " M"], mixes:
     """
     first, log_marginals = answers[0], [part.log_marginal for part in answers]
     if mixes == "marginal":
-        return DensityPrediction(log_sum(log_weights, log_marginals), WITHOUT_CLASSES, used())
+        return DensityPrediction(log_mixture(log_weights, log_marginals), WITHOUT_CLASSES, used())
     log_shares: Float[np.ndarray, "M n"] = log_weights[:, None] + np.zeros(len(first))
     marginal: Float[np.ndarray, " n"] | None = None
     if mixes == "joint" and all(values is not None for values in log_marginals):
-        marginal = log_sum(log_weights, log_marginals)
+        marginal = log_mixture(log_weights, log_marginals)
         log_shares = log_shares + np.stack(log_marginals) - marginal
     predictive = MixturePredictive(log_shares, tuple(part.outcomes for part in answers))
     return ContinuousPrediction(predictive, marginal, device=first.device, index=first.index)
 
 
-def log_sum(
+def log_mixture(
     log_weights: Float[np.ndarray, " M"], logs: Sequence[Float[np.ndarray, "n ..."]]
 ) -> Float[np.ndarray, "n ..."]:
     """Logs of weighted sums of exponentials."""

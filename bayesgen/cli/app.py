@@ -55,9 +55,9 @@ def compare_command(
     ] = None,
 ) -> NoReturn:
     """Compare the two-step (plug-in) and the one-step (averaged) answers on test rows of DATA."""
-    from .commands import compare_answers, run
+    from .commands import compare_answers, run_command
 
-    raise typer.Exit(run(lambda: compare_answers(options), json, out))
+    raise typer.Exit(run_command(lambda: compare_answers(options), json, out))
 
 
 @app.command("study")
@@ -76,6 +76,6 @@ def study_command(
     ] = None,
 ) -> NoReturn:
     """Compare both answers over many random training sets of several sizes; other rows of DATA are the test rows."""
-    from .commands import run, study_answers
+    from .commands import run_command, study_answers
 
-    raise typer.Exit(run(lambda: study_answers(options, out), json, out))
+    raise typer.Exit(run_command(lambda: study_answers(options, out), json, out))

@@ -34,7 +34,7 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn, warnings_told_to
-from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, coverage_figure, save, study
+from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, coverage_figure, save_figure, study
 from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import (
     GaussianDiscriminant,
@@ -195,7 +195,7 @@ class Outcome:
     files: Callable[[], Files]
 
 
-def run(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
+def run_command(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
     """Do the work of a command, write its files, show its result; the exit status, 1 where it was refused."""
     plain: dict[str, Any] = {"markup": False, "emoji": False}  # names and classes are texts of the user's
     messages = Console(stderr=True, soft_wrap=not sys.stderr.isatty(), **plain)
@@ -283,7 +283,7 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
         return {
             "table.csv": functools.partial(result.table.to_csv, index=False),
             "summary.csv": functools.partial(result.summary.to_csv, index=False),
-            "study.png": functools.partial(save, result.plot()),
+            "study.png": functools.partial(save_figure, result.plot()),
         }
 
     return Outcome(result, lambda console: show_study(result, title, console, column_table(columns)), files)
@@ -318,7 +318,7 @@ def compare_answers(options: CompareOptions) -> Outcome:
     result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, split)
     figures: Files = {}
     if options.task is TaskName.REGRESSION:
-        figures = {"coverage.png": lambda path: save(coverage_figure(result), path)}
+        figures = {"coverage.png": lambda path: save_figure(coverage_figure(result), path)}
 
     def files() -> Files:
         content = result.to_dict()

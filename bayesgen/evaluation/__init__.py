@@ -11,7 +11,7 @@ from .figures import ONE_STEP as ONE_STEP
 from .figures import TWO_STEP as TWO_STEP
 from .figures import coverage_figure as coverage_figure
 from .figures import learning_curves as learning_curves
-from .figures import save as save
+from .figures import save_figure as save_figure
 from .leave_one_out import LeaveOneOut, SamplingWrapper, leave_one_out
 from .prequential import Prequential, prequential
 from .study import Study, study

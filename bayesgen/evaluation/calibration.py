@@ -118,7 +118,7 @@ class Calibration:
         return axes
 
 
-Latents: TypeAlias = dict[str, Shaped[np.ndarray, "simulations ..."]]
+SimulatedLatents: TypeAlias = dict[str, Shaped[np.ndarray, "simulations ..."]]
 Quantities: TypeAlias = dict[str, Float[np.ndarray, "simulations ..."]]
 
 
@@ -148,8 +148,8 @@ class Simulator:
         return not self.program.hides_states and (self.model.has_labels or self.program.label is None)
 
     def simulated(
-        self, world: GenerativeProgram, num_worlds: int, key: PRNGKeyArray, latents: Latents | None = None
-    ) -> tuple[Latents, Rows]:
+        self, world: GenerativeProgram, num_worlds: int, key: PRNGKeyArray, latents: SimulatedLatents | None = None
+    ) -> tuple[SimulatedLatents, Rows]:
         """Processes of a world, from its prior unless they are given, and n + 1 rows of each, one after another.
 
         Cells and labels of the first n rows are missing as the mask says. Covariates of the last row are those of the
@@ -183,7 +183,7 @@ class Simulator:
         sets = SetsOfRows(self.model, self.schema, rows, positions, np.ones(positions.shape))
         return [sets.summaries(index) for index in range(num_worlds)]
 
-    def quantities(self, program: GenerativeProgram, latents: Latents, rows: Rows) -> dict[str, np.ndarray]:
+    def quantities(self, program: GenerativeProgram, latents: SimulatedLatents, rows: Rows) -> dict[str, np.ndarray]:
         """Quantities of some processes, (draws,), that depend on the rows: n of training and a held-out one."""
         table = log_joint_draws(program, latents, dataclasses.replace(rows, labels=None))
         codes, marginal = np.asarray(rows.codes), special.logsumexp(table, axis=2)
@@ -276,7 +276,7 @@ def calibrate(
         draws_of_fits += [_drawn(simulator, fit, rows, index, keys[3]) for index, fit in enumerate(fits, part.start)]
     draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *draws_of_fits)
     held_out = simulator.simulated(
-        simulator.program, simulations, keys[4], {name: each[:, 0] for name, each in draws.items()}
+        simulator.program, simulations, keys[4], {name: values[:, 0] for name, values in draws.items()}
     )
     true_values, values = _values(simulator, world, truth, draws, rows, held_out[1])
     if numbers is not None:
@@ -361,7 +361,7 @@ def _with_stated_prior(model: Recipe, schema: Schema | None) -> tuple[ConcreteMo
 
 def _world(
     simulator: Simulator, model: Any, around: str, simulate: Any, num_worlds: int, key: PRNGKeyArray
-) -> tuple[GenerativeProgram, Latents | None, Summaries | None]:
+) -> tuple[GenerativeProgram, SimulatedLatents | None, Summaries | None]:
     """The program that makes data, the processes if they are known, and the data learned besides."""
     if around not in ("prior", "posterior") or (around == "posterior" and simulate is not None):
         raise DataError("around is 'prior', or 'posterior' without simulate=.")
@@ -385,7 +385,7 @@ def _world(
 
 def _drawn(
     simulator: Simulator, fit: Fit, rows: Rows, index: int, key: PRNGKeyArray
-) -> tuple[Latents, int, Float[np.ndarray, " numbers"] | None]:
+) -> tuple[SimulatedLatents, int, Float[np.ndarray, " numbers"] | None]:
     """Nearly independent draws of a fit, one more than `MOST_DRAWS`, and how many of these differ.
 
     The first is to make the held-out row. Of a number, the held-out one and draws from its predictive.
@@ -406,7 +406,12 @@ def _drawn(
 
 
 def _values(
-    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents, rows: Rows, held_out: Rows
+    simulator: Simulator,
+    world: GenerativeProgram,
+    truth: SimulatedLatents,
+    draws: SimulatedLatents,
+    rows: Rows,
+    held_out: Rows,
 ) -> tuple[Quantities, Quantities]:
     """Quantity -> its true value in each simulation, and those of the draws, (simulations, draws)."""
     true_values, values = _parameter_values(simulator, world, truth, draws)
@@ -428,7 +433,7 @@ def _values(
 
 
 def _parameter_values(
-    simulator: Simulator, world: GenerativeProgram, truth: Latents, draws: Latents
+    simulator: Simulator, world: GenerativeProgram, truth: SimulatedLatents, draws: SimulatedLatents
 ) -> tuple[Any, Any]:
     """The entries of the parameters that vary, each once; none where names of components may be swapped."""
     if not simulator.names_processes:

@@ -138,7 +138,7 @@ def panel(ax: "Axes | None", xlabel: str, ylabel: str) -> "Axes":
     return axes
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format of the path's suffix, and as PNG, too."""
     for file in dict.fromkeys((path, path.with_suffix(".png"))):
         figure.savefig(file, dpi=150)

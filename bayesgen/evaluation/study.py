@@ -26,7 +26,7 @@ from bayesgen.errors import (
 )
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
-from bayesgen.prediction import PlugIn, Rule, answer_of_sets, mean_and_error, of_set, paired_difference, predict
+from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, mean_and_error, paired_difference, predict
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
@@ -404,7 +404,7 @@ def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
         together, _ = attempted(answer_of_sets, fits, rule, tested if len(tested) > 1 else tested[0])
         if not isinstance(together, BayesgenError):
             refused = {**fits.refused, **together[1]}
-            return [refused.get(index) or of_set(together[0], index) for index in range(len(fits))]
+            return [refused.get(index) or answer_for_set(together[0], index) for index in range(len(fits))]
 
     def predicted(fit: Any, table: Table) -> Any:
         if isinstance(fit, BayesgenError):

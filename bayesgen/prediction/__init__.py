@@ -6,8 +6,8 @@ from .answers import named_classes as named_classes
 from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
 from .averages import warn_of_few_draws as warn_of_few_draws
+from .batches import answer_for_set as answer_for_set
 from .batches import answer_of_sets as answer_of_sets
-from .batches import of_set as of_set
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .left_out import LogScores as LogScores

@@ -111,7 +111,7 @@ def _stacked(parts: list[Any]) -> Any:
     return np.stack([np.full(np.shape(some), np.nan) if part is None else part for part in parts])
 
 
-def of_set(prediction: Prediction, index: int) -> Any:
+def answer_for_set(prediction: Prediction, index: int) -> Any:
     """The prediction by one fit of a batch, without the axis of the data sets."""
 
     def take(parts: list[Any]) -> Any:

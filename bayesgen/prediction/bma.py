@@ -22,7 +22,7 @@ from .averages import (
     warn_of_few_draws,
 )
 from .hidden_states import states_of_draws
-from .responses import Processes
+from .responses import ResponseProcesses
 from .rule import Rule
 
 
@@ -82,8 +82,8 @@ class BMA(Rule):
                 "Leave it out."
             )
         if fit.posterior.can("predictive"):
-            return Processes(fit, "predictive").answer(rows)
-        return Processes.drawn(fit, is_weighted=True).answer(rows)
+            return ResponseProcesses(fit, "predictive").answer(rows)
+        return ResponseProcesses.drawn(fit, is_weighted=True).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Probabilities of hidden states, averaged over draws with weights p(x, y = k | Q)."""

@@ -12,7 +12,7 @@ from bayesgen.typing import Int, Seed
 from .answers import ClassPrediction, ContinuousPrediction, with_information
 from .averages import CONDITIONAL
 from .hidden_states import states_of_draws
-from .responses import Processes
+from .responses import ResponseProcesses
 from .rule import Rule
 
 
@@ -44,7 +44,7 @@ class ConditionalAverage(Rule):
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """The equal mixture over draws of p(y | x, Q)."""
-        return Processes.drawn(fit, False, self.num_draws, self.seed).answer(rows)
+        return ResponseProcesses.drawn(fit, False, self.num_draws, self.seed).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Probabilities of hidden states, averaged over draws of equal weights."""

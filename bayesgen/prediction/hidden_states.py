@@ -24,11 +24,9 @@ from bayesgen.runtime import TABLE_CELLS, chunks, in_batches, padded_size
 from bayesgen.typing import Bool, Float, Int
 
 from .answers import ClassPrediction, ContinuousPrediction
-from .responses import GRID_ROWS, Processes, support_of
+from .responses import GRID_ROWS, ResponseProcesses, support_of
 
 SIMULATED_STEPS = 100  # of a simulated sequence, where the program has no largest length
-
-Latents = Mapping[str, np.ndarray]
 
 
 def states_of_process(
@@ -58,7 +56,7 @@ def states_of_process(
     for chunk in chunks(rows.num_rows, _rows_at_once(fit, rows.num_rows)) or [slice(0, 0)]:
         part, response = rows.take(chunk), None
         if _hides_response(fit) and part.num_rows:
-            process = Processes(fit, at)
+            process = ResponseProcesses(fit, at)
             response = _response_values(process.quadrature(part, support_of(fit, part))[1], process.response.site)
         parts.append(states_at(fit.program.for_prediction, latents, part, site, lengths[chunk], response))
     probabilities, paths = map(np.concatenate, zip(*parts, strict=True))
@@ -127,7 +125,7 @@ def _weights(
     """
     response, table = None, None
     if _hides_response(fit) and rows.num_rows:
-        draws = Processes.drawn(fit, weighted)
+        draws = ResponseProcesses.drawn(fit, weighted)
         _, grid = draws.quadrature(rows, support_of(fit, rows))
         response, table = _response_values(grid, draws.response.site), draws.moments(rows, grid)[0].T[..., None]
     if not weighted:
@@ -138,7 +136,9 @@ def _weights(
         return np.asarray(scipy.special.softmax(table, axis=1)), response
 
 
-def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> Int[np.ndarray, "draws K S"]:
+def _orders(
+    fit: Fit, latents: Mapping[str, np.ndarray], pivot: int, rows: Rows, site: str
+) -> Int[np.ndarray, "draws K S"]:
     """The order of the states of each draw in which draws match: its state that becomes the s-th.
 
     Where states are exchangeable, draws may swap them; elsewhere each draw keeps its order. They are matched on
@@ -162,7 +162,7 @@ def _orders(fit: Fit, latents: Latents, pivot: int, rows: Rows, site: str) -> In
 
 
 def _simulated(
-    fit: Fit, process: Latents, rows: Rows, site: str, num_classes: int
+    fit: Fit, process: Mapping[str, np.ndarray], rows: Rows, site: str, num_classes: int
 ) -> tuple[Rows, Int[np.ndarray, " m"]]:
     """Sequences simulated by a process, and their classes. Covariates of a program of one's own are those of rows."""
     steps = None if site in fit.program.local else fit.program.structure.attribute[site].steps

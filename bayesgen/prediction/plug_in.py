@@ -13,7 +13,7 @@ from bayesgen.typing import Int
 
 from .answers import ClassPrediction, ContinuousPrediction, normalize
 from .hidden_states import states_of_process
-from .responses import Processes
+from .responses import ResponseProcesses
 from .rule import Rule
 
 
@@ -43,7 +43,7 @@ class PlugIn(Rule):
 
     def respond(self, fit: Fit, rows: Rows) -> ContinuousPrediction:
         """p(y | x, Q) at the process."""
-        return Processes(fit, self.at).answer(rows)
+        return ResponseProcesses(fit, self.at).answer(rows)
 
     def states(self, fit: Fit, rows: Rows, site: str, lengths: Int[np.ndarray, " n"]) -> HiddenStates:
         """Smoothed probabilities of hidden states at the process, and the most probable paths."""

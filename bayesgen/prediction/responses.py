@@ -100,7 +100,7 @@ ByProcess: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | 
 
 
 @by_content
-class Processes:
+class ResponseProcesses:
     """Processes of a fit with a continuous label: one, or draws of its posterior.
 
     Attributes:
@@ -118,7 +118,7 @@ class Processes:
     is_weighted: bool = True
 
     @classmethod
-    def drawn(cls, fit: Fit, is_weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "Processes":
+    def drawn(cls, fit: Fit, is_weighted: bool, num_draws: int = 4000, seed: Seed = 0) -> "ResponseProcesses":
         """Draws from the posterior of a fit, this number or all where they come from chains."""
         batches = in_batches(fit.posterior.draws(num_draws, as_key(seed)))
         return cls(fit, None, chains_joined(batches), len(next(iter(batches.values()))), is_weighted)
@@ -156,13 +156,13 @@ class Processes:
         return joined([self._answer(rows.take(part)) for part in _parts(rows.num_rows, self.rows_at_once)])
 
     def _answer(self, rows: Rows) -> ContinuousPrediction:
-        in_closed_form = self._prediction(functools.partial(Processes.in_closed_form, self, rows))
+        in_closed_form = self._prediction(functools.partial(ResponseProcesses.in_closed_form, self, rows))
         if in_closed_form is not None:
             return in_closed_form
         support, answers = support_of(self.fit, rows), []
         for part in _parts(rows.num_rows, GRID_ROWS):
             chunk = rows.take(part), support.take(part)
-            normal = self._prediction(functools.partial(Processes.as_normals, self, *chunk))
+            normal = self._prediction(functools.partial(ResponseProcesses.as_normals, self, *chunk))
             answers.append(self.on_grid(*chunk) if normal is None else normal)
         return joined(answers)
 
@@ -173,13 +173,13 @@ class Processes:
         return np.asarray(log_joint_draws(self.fit.program.for_prediction, self.latents, rows))[..., 0]
 
     def log_joints_at(
-        self, rows: Rows, places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
+        self, rows: Rows, row_indices: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
     ) -> Float[np.ndarray, "S m"]:
         """Log joints of rows at these places, with these values."""
         is_compiled = self.at is None or self.closed is None  # for each number of rows
-        more = -len(places) % (min(2 * CACHE_ROWS, self.rows_at_once) if is_compiled else 1)
-        places, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (places, values))
-        return self.log_joints(self.response.put(rows.take(places), values))[:, : len(places) - more]
+        more = -len(row_indices) % (min(2 * CACHE_ROWS, self.rows_at_once) if is_compiled else 1)
+        row_indices, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (row_indices, values))
+        return self.log_joints(self.response.put(rows.take(row_indices), values))[:, : len(row_indices) - more]
 
     def in_closed_form(self, rows: Rows) -> ByProcess | None:
         """p(y | x, Q) in closed form; log p(x | Q) is log p(x, y | Q) - log p(y | x, Q) at any y, if y makes x."""
@@ -201,7 +201,7 @@ class Processes:
         """Normal p(y | x, Q), and log p(x | Q); None where some log joint is no parabola in y."""
         if not rows.num_rows:
             return None
-        process = Processes(self.fit, self.at or "mean")
+        process = ResponseProcesses(self.fit, self.at or "mean")
         normal = as_normal(LogMeanJoint.weighted(process, rows), rows.num_rows, support)
         if normal is not None and self.at is None:  # about those of the posterior mean
             normal = parabolas(functools.partial(self.log_joints_at, rows), normal[0].loc, normal[0].scale)
@@ -220,7 +220,7 @@ class Processes:
         if self.at is not None:
             return ContinuousPrediction(components, None if log_marginals is None else log_marginals[0])
         mixture = self._mixture(lambda: by_process)
-        again = functools.partial(Processes._mixture, self, find)
+        again = functools.partial(ResponseProcesses._mixture, self, find)
         return self._averaged(deferred(again, mixture), mixture.means, log_marginals)
 
     def _mixture(self, find: Callable[[], ByProcess | None]) -> MixturePredictive:
@@ -294,12 +294,12 @@ class LogMeanJoint:
         log_divisors: zeros for weights p(x | Q); log p(x | Q) for equal weights.
     """
 
-    processes: Processes
+    processes: ResponseProcesses
     rows: Rows
     log_divisors: Float[np.ndarray, "S n"]
 
     @classmethod
-    def weighted(cls, processes: Processes, rows: Rows) -> "LogMeanJoint":
+    def weighted(cls, processes: ResponseProcesses, rows: Rows) -> "LogMeanJoint":
         """The log mean with the weights p(x | Q)."""
         return cls(processes, rows, np.zeros((processes.num_processes, rows.num_rows)))
 

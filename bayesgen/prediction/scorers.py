@@ -27,7 +27,7 @@ from .scores import (
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 MOST_SHOWN = 10  # rows of disagreement
 
-Columns: TypeAlias = Mapping[Hashable, np.ndarray]  # of a frame of rows, as arrays
+RowColumns: TypeAlias = Mapping[Hashable, np.ndarray]  # of a frame of rows, as arrays
 
 
 def signed(pattern: str) -> Callable[[float], str]:
@@ -63,7 +63,7 @@ class Metric:
     """
 
     column: str
-    score: Callable[[Columns], Any] | None
+    score: Callable[[RowColumns], Any] | None
     name: str = ""
     text: Callable[[float], str] = "{:.4f}".format
     best: Callable[..., float] | None = None
@@ -152,7 +152,7 @@ class Scorer(abc.ABC):
         return str(truth)
 
 
-def _forecast(rows: Columns) -> tuple[Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:
+def _forecast(rows: RowColumns) -> tuple[Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:
     """Log probabilities of the classes, and the true class, from the columns of `ClassScorer.row_frame`."""
     num_classes = sum(isinstance(name, int) for name in rows)
     return np.stack([rows[code] for code in range(num_classes)], axis=1), rows["code"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy import stats
 
 from bayesgen.cli.display import show
-from bayesgen.evaluation import Answer, Comparison, coverage_figure, save
+from bayesgen.evaluation import Answer, Comparison, coverage_figure, save_figure
 from bayesgen.prediction import ContinuousScorer
 from bayesgen.predictives import NormalPredictive
 
@@ -88,5 +88,5 @@ def test_the_figure_of_coverage_has_a_panel_for_each_model_and_a_curve_for_each_
     np.testing.assert_allclose(share[50], np.mean(np.abs(Y - MEAN) <= stats.norm.ppf(0.75) * 5.0))
     assert level[50] == 0.5 and share[0] == 0 and share[-1] == 1
     assert len(curves) == 3  # and the diagonal
-    save(figure, tmp_path / "coverage.png")
+    save_figure(figure, tmp_path / "coverage.png")
     assert (tmp_path / "coverage.png").read_bytes().startswith(b"\x89PNG")
