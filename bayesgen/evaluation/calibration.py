@@ -45,7 +45,7 @@ HELD_OUT = "held-out row"
 
 @by_content
 class Calibration:
-    """The place of true processes among draws from the posteriors given data that they made.
+    """Ranks of true parameters among draws from the posterior, over simulated data sets.
 
     Attributes:
         fractions: quantity -> (simulations,), (rank + u) / (draws + 1) with u uniform: uniform where posteriors are
@@ -124,7 +124,7 @@ Quantities: TypeAlias = dict[str, Float[np.ndarray, "simulations ..."]]
 
 @dataclasses.dataclass(frozen=True)
 class Simulator:
-    """What is calibrated: a model whose prior is known, and makes n rows with certain covariates and missing cells.
+    """A model with a known prior, which simulates data sets of n rows with given covariates and missing cells.
 
     Attributes:
         model: the model, with its choices made.
@@ -143,8 +143,8 @@ class Simulator:
     mask: Mapping[str, Bool[np.ndarray, "n ..."]]
 
     @property
-    def names_processes(self) -> bool:
-        """Whether parameters mean the same in all draws: neither components nor hidden states may be swapped."""
+    def is_identified(self) -> bool:
+        """Whether parameters mean the same in all draws: there are no components or hidden states that may swap."""
         return not self.program.hides_states and (self.model.has_labels or self.program.label is None)
 
     def simulated(
@@ -216,7 +216,7 @@ def calibrate(
     seed: Seed = 0,
     progress: bool | None = None,
 ) -> Calibration:
-    """Check posteriors by simulation: where they are right, a true process is like a draw given the data that it made.
+    """Simulation-based calibration: where posteriors are right, the rank of the truth among their draws is uniform.
 
     Each simulation draws a process from the prior and n rows from the process, fits them under that prior, and ranks
     the true value of each parameter, of the joint log-likelihood of the rows, and of the class probability of a
@@ -436,7 +436,7 @@ def _parameter_values(
     simulator: Simulator, world: GenerativeProgram, truth: SimulatedLatents, draws: SimulatedLatents
 ) -> tuple[Any, Any]:
     """The entries of the parameters that vary, each once; none where names of components may be swapped."""
-    if not simulator.names_processes:
+    if not simulator.is_identified:
         return {}, {}
     true_values, values = {}, {}
     true_parameters, parameters = world.parameters_of(truth), simulator.program.parameters_of(draws)

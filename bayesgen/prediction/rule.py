@@ -22,7 +22,7 @@ class Rule(abc.ABC):
 
     @property
     def closed_at(self) -> At | None:
-        """The point, or predictive, whose table of log-joints alone makes the answer, where a fit has it; else None."""
+        """Whose table of log-joints alone gives the answer, "mean", "mode" or "predictive"; None where none does."""
         return None
 
     @abc.abstractmethod
@@ -42,7 +42,7 @@ class Rule(abc.ABC):
         raise PredictionError(f"{type(self).__name__} gives no hidden states. Use PlugIn() or BMA().")
 
     def caution(self, fall_at_mean: float) -> str | None:
-        """A sentence that predictions warn of once, where the log density at the mean of draws is so far below all."""
+        """A warning for fits whose log density at the mean of the draws is this much lower than at every draw."""
         return None
 
     def remedy(self, fit: Fit) -> str:
