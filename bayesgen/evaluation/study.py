@@ -406,9 +406,9 @@ def _predictions(fits: Any, rule: Rule, tested: Sequence[Table]) -> list[Any]:
             refused = {**fits.refused, **together[1]}
             return [refused.get(index) or answer_for_set(together[0], index) for index in range(len(fits))]
 
-    def predicted(fit: Any, table: Table) -> Any:
-        if isinstance(fit, BayesgenError):
-            raise fit
-        return predict(fit, table, rule=rule)
+    def prediction_by(index: int) -> Any:
+        if isinstance(fits[index], BayesgenError):
+            raise fits[index]
+        return predict(fits[index], tested[index % len(tested)], rule=rule)
 
-    return [attempted(predicted, fit, table)[0] for fit, table in zip(fits, itertools.cycle(tested), strict=False)]
+    return [attempted(prediction_by, index)[0] for index in range(len(fits))]
