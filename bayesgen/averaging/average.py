@@ -401,7 +401,7 @@ def _as_fit(member: Fit | Model, X: Data | None, y: Values | None, schema: Schem
         raise FitError(f"{type(member).__name__} is a model, not a fit: give X=, and y= where rows have labels.")
     weighting.check_models([member])
     method: Method = Exact()
-    problem = prepare(member, X, y, schema=schema)
+    problem: Any = prepare(member, X, y, schema=schema)
     if isinstance(member, Recipe) and member.approximates_evidence:
         method = MLE()
     elif weighting.needs_rows and y is None and problem.refusal_of(method) is not None:

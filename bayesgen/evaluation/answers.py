@@ -82,7 +82,7 @@ def score_table(answers: Sequence[Answer], scorer: Scorer) -> pd.DataFrame:
     return score_frame(lines)
 
 
-def score_frame(lines: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
+def score_frame(lines: Sequence[Mapping[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
     """Scores as a table, in which counts are whole numbers or NA, and messages of refusals texts or None."""
     table = pd.DataFrame(lines, columns=columns)
     counts = {metric.column: "Int64" for metric in Scorer.counts if metric.column in table}

@@ -179,7 +179,8 @@ def prequential(
         scores = [array[:, 0] for array in scores]
     if pairs is None or len(scored_pairs) == 1:
         scores = [array[0] for array in scores]
-    return Prequential(*scores, names, sets.weights if several else sets.weights[0])
+    log_scores, log_joint_scores = scores
+    return Prequential(log_scores, log_joint_scores, names, sets.weights if several else sets.weights[0])
 
 
 def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
