@@ -254,16 +254,16 @@ def compare(
             "the densities of the test rows under models of rows without labels."
         )
     check_index(X_test, y_test, "y_test", "X_test")
-    by_name, pairs = asked_for(models, methods)
+    by_name, pairs = models_and_pairs(models, methods)
     train_rows = read_table(X).num_rows if y is None else len(np.asarray(y))
     read: dict[str, Any] = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
-    asked: list[tuple[Answer, Any]] = []
+    outcomes: list[tuple[Answer, Any]] = []
     for name, model in by_name.items():
         data, _ = attempted(prepare, model, X, y, schema=schema, **read)
-        asked += _answers(name, model, data, pairs, X_test, seed=seed, progress=progress)
-    answers = tuple(answer for answer, _ in asked)
+        outcomes += _answers(name, model, data, pairs, X_test, seed=seed, progress=progress)
+    answers = tuple(answer for answer, _ in outcomes)
     if all(answer.refused for answer in answers):
-        raise asked[0][1]
+        raise outcomes[0][1]
     num_rows = read_table(X_test).num_rows
     return Comparison(
         answers=answers,
@@ -302,7 +302,7 @@ def _by_type(models: Any) -> dict[str, Any]:
     return dict(zip(names, several, strict=True))
 
 
-def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any], list[Pair]]:
+def models_and_pairs(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any], list[Pair]]:
     """Models by name, and (method, rule) pairs, with the default in place of None.
 
     Raises:
@@ -310,17 +310,19 @@ def asked_for(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any]
         ModelError: models that are not compared, such as a concept learner, which has no classes.
     """
     by_name = dict(models) if isinstance(models, Mapping) else _by_type(models)
-    asked = list(DEFAULT_PAIRS if pairs is None else pairs)
-    if not by_name or not asked:
+    chosen_pairs = list(DEFAULT_PAIRS if pairs is None else pairs)
+    if not by_name or not chosen_pairs:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
-    repeated = [pair for pair in asked if asked.count(pair) > 1]
+    repeated = [pair for pair in chosen_pairs if chosen_pairs.count(pair) > 1]
     if repeated:
-        raise DataError(f"The pair {repeated[0]} is given {asked.count(repeated[0])} times. Give each pair once.")
+        raise DataError(
+            f"The pair {repeated[0]} is given {chosen_pairs.count(repeated[0])} times. Give each pair once."
+        )
     reasons = {name: model.why_not_compared for name, model in by_name.items() if isinstance(model, Model)}
     refused = [name for name, reason in reasons.items() if reason]
     if refused:
         raise ModelError(f"compare scores probabilities of classes, and {refused} {reasons[refused[0]]}")
-    return by_name, asked
+    return by_name, chosen_pairs
 
 
 def _scorer(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Scorer:

@@ -32,7 +32,7 @@ from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
 from .answers import score_frame
-from .comparison import TRUTH, Pair, as_json, asked_for, contents, is_map, names_of, plain, scorer_of, versions
+from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
 from .figures import learning_curves
 from .training_sets import TrainingSets, attempted, subsets, worlds
 
@@ -221,7 +221,7 @@ def study(
     2  Exact     5      -0.23        0.31
     3  Exact    20      -0.07       -0.01
     """
-    by_name, method_rule_pairs = asked_for(models, pairs)
+    by_name, method_rule_pairs = models_and_pairs(models, pairs)
     check_seed(seed)
     sizes = list(dict.fromkeys(np.ravel(sizes).tolist()))
     counts: dict[str, Any] = {
