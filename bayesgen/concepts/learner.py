@@ -324,8 +324,8 @@ class ConceptFit(Trained["ConceptPrediction"]):
         for fit_of_set, members, belongs in zip(self, X if several else [X], labels, strict=True):
             examples = list(zip(members, [True] * len(members) if belongs is None else belongs, strict=True))
             for place, (member, label) in enumerate(examples):
-                others = np.array([*examples[:place], *examples[place + 1 :]], object).reshape(-1, 2)
-                without = fit(self.model, others[:, 0].tolist(), others[:, 1].tolist(), method=self.method)
+                remaining = np.array([*examples[:place], *examples[place + 1 :]], object).reshape(-1, 2)
+                without = fit(self.model, remaining[:, 0].tolist(), remaining[:, 1].tolist(), method=self.method)
                 twice = fit_of_set.update([member], [label])
                 scores.append(np.diff([without.log_evidence, fit_of_set.log_evidence, twice.log_evidence]))
         return np.array(scores).T

@@ -313,11 +313,9 @@ def models_and_pairs(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[st
     chosen_pairs = list(DEFAULT_PAIRS if pairs is None else pairs)
     if not by_name or not chosen_pairs:
         raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
-    repeated = [pair for pair in chosen_pairs if chosen_pairs.count(pair) > 1]
-    if repeated:
-        raise DataError(
-            f"The pair {repeated[0]} is given {chosen_pairs.count(repeated[0])} times. Give each pair once."
-        )
+    for pair in chosen_pairs:
+        if chosen_pairs.count(pair) > 1:
+            raise DataError(f"The pair {pair} is given {chosen_pairs.count(pair)} times. Give each pair once.")
     reasons = {name: model.why_not_compared for name, model in by_name.items() if isinstance(model, Model)}
     refused = [name for name, reason in reasons.items() if reason]
     if refused:
