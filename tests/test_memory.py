@@ -86,7 +86,7 @@ def test_chunks_are_let_go(labels):
 
     used, fit = peak(lambda: bg.fit(bg.GaussianDiscriminant(), chunks(), method=bg.Exact()))
     assert used < 20
-    assert fit.summaries.evidence.class_weights.sum() == ROWS
+    assert fit.summaries.statistics.class_weights.sum() == ROWS
 
 
 @pytest.mark.parametrize("rule", [bg.BMA(), bg.PlugIn()], ids=["BMA", "PlugIn"])

@@ -260,11 +260,11 @@ class AverageProblem(Problem[AverageFit]):
         """The reason of the first member that refuses the method."""
         return next((why for member in self.data if (why := member.refusal_of(method)) is not None), None)
 
-    def solved_by(self, method: Method) -> AverageFit:
+    def fit_by(self, method: Method) -> AverageFit:
         if not self.approximates_evidence:
             self.model.weighting.check_method(method, self.has_labels, self.refusal_of(Exact()))
         members = [dataclasses.replace(member, seed=self.seed, progress=self.progress) for member in self.data]
-        return self.model.weighting.mix([member.solved_by(method) for member in members], self.X, self.y)
+        return self.model.weighting.mix([member.fit_by(method) for member in members], self.X, self.y)
 
 
 @prepare.register

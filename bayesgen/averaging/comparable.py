@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.data import SEQUENCE, ColumnKinds, Schema, StatedKind, uniform_kind
 from bayesgen.errors import FitError
 from bayesgen.families import DirichletHistogram, Family
-from bayesgen.fitting import Fit, moments_of
+from bayesgen.fitting import Fit, schema_moments
 from bayesgen.program import ConcreteModel
 from bayesgen.runtime import EQUAL
 from bayesgen.statistics import Moments, SufficientStatistics, Summary, outer_or_square
@@ -85,7 +85,7 @@ def _response_sums(fit: Fit, summary: Any) -> dict[str, DataSums]:
 
 def scale_sums(schema: Schema, total_weight: float) -> dict[str, DataSums]:
     """Sums for data without summaries: their weight, and the means and variances that a schema holds."""
-    by_name, moments = {"weights of all rows": DataSums.of(total_weight)}, moments_of(schema)
+    by_name, moments = {"weights of all rows": DataSums.of(total_weight)}, schema_moments(schema)
     for name, mean, variance in zip(("columns", "y"), moments[::2], moments[1::2], strict=True):
         if mean is not None and variance is not None:
             reach = np.abs(mean) + np.sqrt(variance)

@@ -6,7 +6,7 @@ import scipy.special
 
 from bayesgen.data import Rows, read_table, response_values
 from bayesgen.errors import DataError, FitError
-from bayesgen.fitting import UNKNOWN_MOMENTS, Fit, encoded_rows, summaries_of_rows, with_moments
+from bayesgen.fitting import Fit, encoded_rows, summaries_of_rows, without_moments
 from bayesgen.prediction import BMA, LogScores, PlugIn, Rule, scores_by, scores_without
 from bayesgen.runtime import as_key, generator
 from bayesgen.typing import Data, Float, Int, Seed, Values
@@ -162,7 +162,7 @@ def _scored_rows(fit: Fit, X: Data, y: Values | None) -> Rows:
 def check_trained_on(fit: Fit, rows: Rows, wanted: str) -> None:
     """Refuse rows other than the training rows of the fit, by sums over them, and say which are wanted."""
     if fit.summaries is None:
-        data = summaries_of_rows(fit.concrete, with_moments(fit.schema, UNKNOWN_MOMENTS), rows)
+        data = summaries_of_rows(fit.concrete, without_moments(fit.schema), rows)
         shown = scale_sums(data.scaled_schema, data.total_weight)
         trained = scale_sums(fit.schema, fit.attributes["total_weight"])
     else:

@@ -12,7 +12,7 @@ import scipy.special
 
 from bayesgen.data import Schema
 from bayesgen.errors import BayesgenWarning, DataError, FitError, warn
-from bayesgen.fitting import MAP, MLE, NUTS, FiniteProblem, Method, about, prepare
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, Problem, chain_attributes, prepare
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import convergence_problems, entry_names, warn_of_convergence
 from bayesgen.program import at_free, center_and_scale, dispersed, free_of, saturated_sites
@@ -28,7 +28,7 @@ from .prior import bounds
 
 
 @dataclasses.dataclass(frozen=True)
-class ConceptProblem(FiniteProblem[ConceptFit]):
+class ConceptProblem(Problem[ConceptFit]):
     """The problem of training a concept learner on examples.
 
     Attributes:
@@ -39,16 +39,25 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
     model: ConceptLearner
     data: Examples
 
-    def solved_by(self, method: Method) -> ConceptFit:
+    def fit_by(self, method: Method) -> ConceptFit:
         """The posterior of the hypotheses, and of hyperparameters that follow a distribution, by the method."""
         self._refuse_contradictions()
         if method.needs_rows:
             raise FitError(
                 f"A concept learner has no labels whose p(y | x) {method!r} could maximise. Use MLE() or MAP()."
             )
-        return method.solve_finite(self)
+        match method:
+            case Exact():
+                return self._enumerated(method)
+            case NUTS():
+                return self._sampled(method)
+            case MLE() | MAP():
+                return self._maximised(method)
+        name = type(method).__name__
+        raise FitError(f"A concept learner is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE().")
 
-    def enumerated(self, method: Method) -> ConceptFit:
+    def _enumerated(self, method: Exact) -> ConceptFit:
+        """The posterior of all hypotheses."""
         self._refuse_unknown(method)
         joints = [log_scores(self.model, examples) for examples in self.data.sets]
         totals = [float(scipy.special.logsumexp(joint)) for joint in joints]
@@ -58,15 +67,16 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
             method, [HypothesisPosterior(joint - total, noise, ties(joint), total) for joint, total in pairs]
         )
 
-    def maximised(self, method: MLE | MAP, has_prior: bool) -> ConceptFit:
+    def _maximised(self, method: MLE | MAP) -> ConceptFit:
+        """The most probable hypotheses, under the prior or without one."""
         learner, shared = self.model, None
-        if not has_prior:
+        if not method.has_prior:
             self._refuse_unknown(method)
         elif learner.unknown:
             marginal = ConceptMarginal.of(ClassIndex.of(learner, self.data.sets))
             shared = most_probable_hyperparameters(marginal, method, self.seed)
             learner = learner.at_mode({name: float(value) for name, value in shared.parameters.items()})
-        best = [ties(log_scores(learner, examples, has_prior)) for examples in self.data.sets]
+        best = [ties(log_scores(learner, examples, method.has_prior)) for examples in self.data.sets]
         indices = np.arange(len(learner.space.names))
         beliefs = [
             HypothesisPosterior(np.where(indices == ties_of_set[0], 0.0, -np.inf), learner.noise, ties_of_set)
@@ -74,7 +84,7 @@ class ConceptProblem(FiniteProblem[ConceptFit]):
         ]
         return self._fit(method, beliefs, shared, is_estimate=True)
 
-    def sampled(self, method: NUTS) -> ConceptFit:
+    def _sampled(self, method: NUTS) -> ConceptFit:
         """Posteriors averaged over draws, from probabilities of classes per unit of prior mass and expected noise."""
         if not self.model.unknown:
             raise FitError(
@@ -275,7 +285,7 @@ def sample_hyperparameters(
     warn_of_convergence(
         chains.warnings + saturated + convergence_problems(chains.values, chains.stats, entry_names({}, {}))
     )
-    return SharedHyperparameters(chains.values, method, about(chains), chains.stats)
+    return SharedHyperparameters(chains.values, method, chain_attributes(chains), chains.stats)
 
 
 def most_probable_hyperparameters(marginal: ConceptMarginal, method: MLE | MAP, seed: Seed) -> SharedHyperparameters:

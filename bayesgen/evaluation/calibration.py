@@ -21,7 +21,7 @@ from bayesgen.errors import (
     keywords_stated,
     without_warnings,
 )
-from bayesgen.fitting import SETS_AT_ONCE, Fit, Method, SetsOfRows, Summaries, fit_many, with_moments
+from bayesgen.fitting import SETS_AT_ONCE, DataSets, Fit, Method, Summaries, fit_many, with_moments
 from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
@@ -180,7 +180,7 @@ class Simulator:
     def summaries(self, rows: Rows, num_worlds: int) -> list[Summaries]:
         """Summaries of the first n rows of each world."""
         positions = np.arange(num_worlds)[:, None] * (self.num_rows + 1) + np.arange(self.num_rows)
-        sets = SetsOfRows(self.model, self.schema, rows, positions, np.ones(positions.shape))
+        sets = DataSets(self.model, self.schema, rows, positions, np.ones(positions.shape))
         return [sets.summaries(index) for index in range(num_worlds)]
 
     def quantities(self, program: GenerativeProgram, latents: SimulatedLatents, rows: Rows) -> dict[str, np.ndarray]:

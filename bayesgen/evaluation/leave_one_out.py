@@ -17,7 +17,7 @@ from bayesgen.averaging import check_trained_on
 from bayesgen.data import Rows, Table, as_weights, read_table
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
-from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods, with_uneven_tails
+from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods_by_site, with_uneven_tails
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
 from bayesgen.program import Response, scores_of_draws
@@ -298,5 +298,5 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
     def log_likelihood__i(self, excluded_obs: Rows, idata__i: Any) -> xarray.DataArray:
         """Log-likelihoods of rows under each draw."""
         values = {str(name): value.values for name, value in idata__i["posterior"].data_vars.items()}
-        tables = log_likelihoods(self.fit, values, excluded_obs)
+        tables = log_likelihoods_by_site(self.fit, values, excluded_obs)
         return xarray.DataArray(tables[self.var_name], dims=["chain", "draw", "row"])

@@ -10,23 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from bayesgen.data import Schema, is_chunked
+from bayesgen.data import Rows, Schema, is_chunked
 from bayesgen.describe import described
 from bayesgen.errors import DataError, FitError, keywords_stated
 from bayesgen.fitting import (
-    UNKNOWN_MOMENTS,
+    DataSets,
     Exact,
     Fit,
     Method,
     ProgramProblem,
-    SetsOfRows,
     num_sets_at_once,
     read_sets,
+    statistics_of_set,
     summaries_of_rows,
     why_separate,
-    with_moments,
+    without_moments,
 )
-from bayesgen.posteriors import At
+from bayesgen.posteriors import At, chunk_table
 from bayesgen.prediction import BMA, Rule, scores_by
 from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
@@ -183,7 +183,7 @@ def prequential(
     return Prequential(log_scores, log_joint_scores, names, sets.weights if several else sets.weights[0])
 
 
-def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
+def _reordered(sets: DataSets, orders: Int[np.ndarray, "R n"]) -> DataSets:
     """The only set in several orders of its rows."""
     num_rows, is_whole = sets.weights.shape[1], orders.dtype.kind in "iu"
     shape = orders.shape[1:]
@@ -192,37 +192,37 @@ def _reordered(sets: SetsOfRows, orders: Int[np.ndarray, "R n"]) -> SetsOfRows:
             f"order has to hold each of the positions 0 to {num_rows - 1} once: a permutation of the {num_rows} rows, "
             f"({num_rows},), or several, (R, {num_rows}). Got the shape {orders.shape} of {orders.dtype}."
         )
-    assert sets.places is not None
-    return dataclasses.replace(sets, places=sets.places[0][orders], weights=sets.weights[0][orders])
+    assert sets.positions is not None
+    return dataclasses.replace(sets, positions=sets.positions[0][orders], weights=sets.weights[0][orders])
 
 
 Scores: TypeAlias = tuple[Float[np.ndarray, "sequences n"], Float[np.ndarray, "sequences n"]]
 
 
-def _scores(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
+def _scores(sets: DataSets, method: Method, rule: Rule) -> Scores:
     """Log scores and log joint scores of all rows of all sequences; NaN where there is none.
 
     Raises:
         FitError: a method that refuses the model, or that scores no row at all.
     """
-    assert sets.places is not None
+    assert sets.rows is not None
     has_response, is_average = sets.model.response is not None, rule.closed_at == "predictive"
     is_refused = is_average and not method.gives_evidence  # by the fits, in words of their own
     if rule.closed_at is None or has_response or is_refused or why_separate(sets, method) is not None:
         with compiled_for(sets.weights.shape[1]):
             return _checked(sets, method, _one_by_one(sets, method, rule))
-    plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
-    ask = functools.partial(_tables, sets.shared, model=sets.model, schema=plain, method=method, at=rule.closed_at)
+    static = {"model": sets.model, "schema": without_moments(sets.schema), "method": method, "at": rule.closed_at}
+    ask = functools.partial(_tables, sets.shared_arrays, **static)
     with jax.enable_x64(True):
-        tables, is_unknown = over_chunks(ask, sets.of_each, sets.num_sets, num_sets_at_once(sets.cells_per_set))
+        tables, is_unknown = over_chunks(ask, sets.arrays_by_set, sets.num_sets, num_sets_at_once(sets.cells_per_set))
     is_unknown |= sets.weights == 0
-    codes = None if sets.rows.labels is None else np.asarray(sets.rows.labels)[sets.places]
+    codes = None if sets.rows.labels is None else np.asarray(sets.rows.labels)[sets.positions]
     given_row, joint = scores_of(tables, codes)
     scores = np.where(is_unknown, np.nan, given_row), np.where(is_unknown, np.nan, joint)
     return _checked(sets, method, scores)
 
 
-def _checked(sets: SetsOfRows, method: Method, scores: Scores) -> Scores:
+def _checked(sets: DataSets, method: Method, scores: Scores) -> Scores:
     """The scores, unless no row has one: then the fits of all rows, and of all but the last, say why."""
     if np.isnan(scores[0]).all():
         weights, schema = sets.weights[0], sets.summaries(0).scaled_schema
@@ -239,13 +239,17 @@ def _tables(
     _, rows = shared
 
     def tables_of_sequence(sequence: Any) -> tuple[Array, Array]:
-        scaled_schema, everything = SetsOfRows.statistics_of(model, schema, shared, sequence)
+        scaled_schema, everything = statistics_of_set(model, schema, shared, sequence)
         prior = model.conjugate(model.with_scale(scaled_schema, everything.summaries))
 
+        def table_of(learned: SufficientStatistics, row: Rows) -> Float[Array, "1 K"]:
+            posterior = method.closed_form(model, schema, prior, learned)
+            return chunk_table(posterior.densities_at(at), row, slice(None))
+
         def step(learned: SufficientStatistics, at_row: Any) -> tuple[SufficientStatistics, tuple[Array, Array]]:
-            place, weight = at_row
-            row = dataclasses.replace(rows.take(place[None]), weights=weight[None])
-            table, is_unknown = with_failed_checks(lambda: method.closed_form(prior, learned).log_joint(row, at))()
+            position, weight, _ = at_row
+            row = dataclasses.replace(rows.take(position[None]), weights=weight[None])
+            table, is_unknown = with_failed_checks(lambda: table_of(learned, row))()
             return learned.merge(model.summarize(scaled_schema, row)), (table[0], is_unknown)
 
         nothing = model.summarize(scaled_schema, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
@@ -254,13 +258,13 @@ def _tables(
     return jax.vmap(tables_of_sequence)(sequences)
 
 
-def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
+def _one_by_one(sets: DataSets, method: Method, rule: Rule) -> Scores:
     """The scores by a fit for each row."""
-    assert sets.places is not None
-    log_scores, joint = np.full((2, *sets.places.shape), np.nan)
-    for index, positions in enumerate(sets.places):
+    assert sets.rows is not None and sets.positions is not None
+    log_scores, joint = np.full((2, *sets.positions.shape), np.nan)
+    for index, positions in enumerate(sets.positions):
         everything = sets.summaries(index, method.needs_rows)
-        ProgramProblem(sets.model, everything).ready_for(method)
+        ProgramProblem(sets.model, everything).checked_for(method)
         for position in np.flatnonzero(sets.weights[index]).tolist():
             try:
                 fit = _fit_before(sets, everything.scaled_schema, index, position, method)
@@ -271,11 +275,11 @@ def _one_by_one(sets: SetsOfRows, method: Method, rule: Rule) -> Scores:
     return log_scores, joint
 
 
-def _fit_before(sets: SetsOfRows, schema: Schema, index: int, position: int, method: Method) -> Fit:
+def _fit_before(sets: DataSets, schema: Schema, index: int, position: int, method: Method) -> Fit:
     """The fit of the rows of a sequence before a position, with the scale of all its rows, which the schema has."""
-    assert sets.places is not None
+    assert sets.rows is not None and sets.positions is not None
     weights = sets.weights[index, :position]
     positions = np.flatnonzero(weights)
-    rows = dataclasses.replace(sets.rows.take(sets.places[index, positions]), weights=weights[positions])
+    rows = dataclasses.replace(sets.rows.take(sets.positions[index, positions]), weights=weights[positions])
     learned = summaries_of_rows(sets.model, schema, rows, method.needs_rows)
-    return method.trained(sets.model, learned, len(positions), False)
+    return method.fitted(sets.model, learned, len(positions), False)

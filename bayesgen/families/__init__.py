@@ -23,7 +23,6 @@ from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
 from .fixed_categorical import FixedCategorical as FixedCategorical
 from .hyperparameters import ANONYMOUS as ANONYMOUS
-from .hyperparameters import Advice as Advice
 from .hyperparameters import Hyperparameter as Hyperparameter
 from .hyperparameters import Names, Scale
 from .hyperparameters import Stated as Stated

@@ -114,41 +114,28 @@ def default_common_variance(variance: Float[ArrayOrNumber, "*D"]) -> Float[Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Advice:
-    """Recommendations of messages where the likelihood has no maximum.
-
-    Attributes:
-        averaging: a method that averages over the posterior, and so needs no maximum.
-        without_class: what to do about a class without observed data.
-    """
-
-    averaging: str = "Exact()"
-    without_class: str = "leave that class out"
-
-
-@dataclasses.dataclass(frozen=True)
 class Names:
-    """The names of a block, its classes and its columns, for messages.
+    """The names of a block, its classes and its columns, and remedies, for messages.
 
     `classes` is None where tables have no axis of classes, and empty where they have the axis of one unnamed class.
     With `has_states`, an axis of hidden states follows that of the classes.
+
+    Attributes:
+        averaging: a method that averages over the posterior, and so needs no maximum of the likelihood.
+        without_class: what to do about a class without observed data.
     """
 
     block: str = "data"
     classes: Sequence[Hashable] | None = None
     columns: Sequence[str] | None = None
     has_states: bool = False
-    advice: Advice = dataclasses.field(default=Advice(), repr=False)
-
-    @property
-    def averaging(self) -> str:
-        """The method that averages, for messages."""
-        return self.advice.averaging
+    averaging: str = dataclasses.field(default="Exact()", repr=False)
+    without_class: str = dataclasses.field(default="leave that class out", repr=False)
 
     @property
     def with_prior(self) -> str:
         """The methods that use the prior, for messages."""
-        return " or ".join(dict.fromkeys(["MAP()", self.averaging]))
+        return f"MAP() or {self.averaging}"
 
     def class_name(self, index: tuple[int, ...]) -> str:
         """Name the class of an index tuple, or the data where there are no classes."""
@@ -195,7 +182,7 @@ def check_counted(
     if any_known(is_empty):
         raise FitError(
             f"Block {names.block!r}: {problem} at {names.where(is_empty)}, so maximum likelihood has no estimate. Use "
-            f"{remedy or names.averaging}, or {names.advice.without_class}."
+            f"{remedy or names.averaging}, or {names.without_class}."
         )
 
 

@@ -1,31 +1,30 @@
 """Training: a method turns a model and data into a `Fit`."""
 
-from .data_sets import UNKNOWN_MOMENTS as UNKNOWN_MOMENTS
-from .data_sets import SetsOfRows as SetsOfRows
-from .data_sets import moments_of as moments_of
+from .data_sets import DataSets as DataSets
 from .data_sets import num_sets_at_once as num_sets_at_once
 from .data_sets import read_sets as read_sets
+from .data_sets import schema_moments as schema_moments
+from .data_sets import statistics_of_set as statistics_of_set
 from .data_sets import with_moments as with_moments
+from .data_sets import without_moments as without_moments
 from .exact import Exact
 from .export import datatree as datatree
-from .export import log_likelihoods as log_likelihoods
 from .export import sampler_statistics as sampler_statistics
-from .export import with_uneven_tails as with_uneven_tails
 from .fit import Fit
-from .fit_batch import FitBatch
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
-from .many import fit_many
+from .many import FitBatch, fit_many
 from .many import why_separate as why_separate
 from .nuts import FALL_AT_MEAN as FALL_AT_MEAN
 from .nuts import NUTS
-from .nuts import about as about
+from .nuts import chain_attributes as chain_attributes
 from .nuts import fit_of_draws as fit_of_draws
 from .point import MAP, MLE, Hybrid
-from .problem import FiniteProblem as FiniteProblem
 from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
 from .problem import why_not_closed as why_not_closed
+from .sampling import log_likelihoods_by_site as log_likelihoods_by_site
+from .sampling import with_uneven_tails as with_uneven_tails
 from .summaries import Summaries, summarize
 from .summaries import encoded_rows as encoded_rows
 from .summaries import summaries_of_rows as summaries_of_rows

@@ -1,7 +1,7 @@
 """Draws of a mixture with exchangeable components: diagnostics that do not depend on their order, and relabelling."""
 
 import dataclasses
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -25,18 +25,18 @@ from bayesgen.program import log_density_of_sites, log_joint_draws
 from bayesgen.runtime import EQUAL_DENSITIES, TABLE_CELLS, as_key, generator
 from bayesgen.typing import Int, Seed
 
-from .export import axes, class_axes
+from .axes import axes, class_axes
+from .trained import TrainedProgram
 
-Axes = dict[str, int]
-"""Name of a parameter -> its axis of the components, among those of one draw."""
+Relabelled = TypeVar("Relabelled", bound=TrainedProgram)
 
 
-def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
+def with_invariant_diagnostics(draws: Draws, axis_by_name: dict[str, int], rows: Rows, seed: Seed) -> Draws:
     """Draws with diagnostics that do not depend on the order of components, where these are exchangeable.
 
     Args:
         draws: of a mixture.
-        axes_of: axes of the components, by parameter.
+        axis_by_name: parameter -> its axis of the components, among those of one draw.
         rows: the training rows.
         seed: chooses the rows by which components are matched.
     """
@@ -44,32 +44,36 @@ def unnamed(draws: Draws, axes_of: Axes, rows: Rows, seed: Seed) -> Draws:
         return draws
     rng = generator(as_key(seed))
     some = _some_rows(rows, draws, rng)
-    if not _is_exchangeable(draws, axes_of, some):
+    if not _is_exchangeable(draws, axis_by_name, some):
         return draws
     pairs = random_pairs(some.num_rows, rng)
     table = log_joint_draws(draws.program, chains_joined(draws.latents), some)
-    known = label_invariants(table, np.asarray(some.frequencies), pairs, len(draws.sample_stats["diverging"]))
-    return dataclasses.replace(draws, components=ExchangeableComponents(some, known))
+    invariants = label_invariants(table, np.asarray(some.frequencies), pairs, len(draws.sample_stats["diverging"]))
+    return dataclasses.replace(draws, components=ExchangeableComponents(some, invariants))
 
 
-def with_one_order(fit: Any) -> Any:
-    """See `Fit.relabel`."""
-    if not isinstance(fit.posterior, Draws) or fit.posterior.components is None:
+def relabel(self: Relabelled) -> Relabelled:
+    """The fit of a mixture by `NUTS()` with the components of all its draws in one order.
+
+    Components are exchangeable, so their order may differ between draws. They are matched by their responsibilities
+    for training rows, first to those of the draw of highest density. Then means, R-hat and plots of parameters, and
+    responsibilities averaged over draws, are meaningful. Warns if chains still disagree.
+
+    Raises:
+        FitError: anything but draws of a mixture with exchangeable components.
+
+    Source: Stephens (2000), Dealing with label switching in mixture models, section 4.
+    """
+    draws = self.posterior
+    if not isinstance(draws, Draws) or draws.components is None:
         raise FitError(NOTHING_TO_RELABEL)
-    draws, orders = relabelled(fit.posterior, class_axes(fit))
-    warn_of_convergence(convergence_problems(draws.values, draws.sample_stats, entry_names(*axes(fit))))
-    moved = int((orders != np.arange(orders.shape[-1])).any(axis=-1).sum())
-    return dataclasses.replace(fit, posterior=draws, attributes=fit.attributes | {"relabelled_draws": moved})
-
-
-def relabelled(draws: Draws, axes_of: Axes) -> tuple[Draws, Int[np.ndarray, "chains draws K"]]:
-    """The draws with their components in one order, and the order (component of each draw that is now the k-th)."""
-    assert draws.components is not None
-    rows = draws.components.rows
+    rows, energies = draws.components.rows, draws.sample_stats["potential_energy"]
     table = log_joint_draws(draws.program, chains_joined(draws.latents), rows)
-    energies = draws.sample_stats["potential_energy"]
     orders = matching_orders(table, np.asarray(rows.frequencies), int(energies.argmin())).reshape(*energies.shape, -1)
-    return dataclasses.replace(_ordered(draws, axes_of, orders), components=None), orders
+    draws = dataclasses.replace(_ordered(draws, class_axes(self), orders), components=None)
+    warn_of_convergence(convergence_problems(draws.values, draws.sample_stats, entry_names(*axes(self))))
+    moved = int((orders != np.arange(orders.shape[-1])).any(axis=-1).sum())
+    return dataclasses.replace(self, posterior=draws, attributes=self.attributes | {"relabelled_draws": moved})
 
 
 NOTHING_TO_RELABEL = (
@@ -79,7 +83,7 @@ NOTHING_TO_RELABEL = (
 )
 
 
-def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
+def _is_exchangeable(draws: Draws, axis_by_name: dict[str, int], rows: Rows) -> bool:
     """Whether a process with permuted components has the same density and the same prior density.
 
     Swapping the first two components and rotating all of them generate every permutation.
@@ -91,19 +95,19 @@ def _is_exchangeable(draws: Draws, axes_of: Axes, rows: Rows) -> bool:
     swapped, moved = np.arange(num_components), np.roll(np.arange(num_components), 1)
     swapped[:2] = [1, 0]
     for order in (swapped, moved):
-        other = _ordered(last_draw, axes_of, order[None, None])
-        other_table = log_joint_draws(draws.program, chains_joined(other.latents), rows)
-        if not np.allclose(other_table, table[..., order], EQUAL_DENSITIES, EQUAL_DENSITIES) or not np.isclose(
-            _log_prior(other), density, EQUAL_DENSITIES, EQUAL_DENSITIES
+        permuted = _ordered(last_draw, axis_by_name, order[None, None])
+        permuted_table = log_joint_draws(draws.program, chains_joined(permuted.latents), rows)
+        if not np.allclose(permuted_table, table[..., order], EQUAL_DENSITIES, EQUAL_DENSITIES) or not np.isclose(
+            _log_prior(permuted), density, EQUAL_DENSITIES, EQUAL_DENSITIES
         ):
             return False
     return True
 
 
-def _ordered(draws: Draws, axes_of: Axes, orders: Int[np.ndarray, "chains draws K"]) -> Draws:
+def _ordered(draws: Draws, axis_by_name: dict[str, int], orders: Int[np.ndarray, "chains draws K"]) -> Draws:
     """The draws with the components of each in its order."""
     values = {
-        name: reordered(value, orders, axes_of[name]) if name in axes_of else value
+        name: reordered(value, orders, axis_by_name[name]) if name in axis_by_name else value
         for name, value in draws.values.items()
     }
     latents = draws.program.latents_of(values)

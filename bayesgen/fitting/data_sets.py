@@ -1,6 +1,5 @@
 """`DataSets`: many training sets of one model and one schema, which are read and encoded once."""
 
-import abc
 import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -18,177 +17,126 @@ from bayesgen.typing import Data, Float, Int, Values
 
 from .summaries import Summaries, check_model, encoded_rows, inferred_schema, summaries_of_rows
 
-KnownMoments: TypeAlias = tuple[Any, Any, Any, Any]
+ColumnMoments: TypeAlias = tuple[Any, Any, Any, Any]
 """Means and variances of the columns, and those of the response; each None where it is not known."""
-UNKNOWN_MOMENTS: KnownMoments = (None, None, None, None)
-Scaled: TypeAlias = tuple[Schema, SufficientStatistics]
 
 
-def moments_of(schema: Schema) -> KnownMoments:
-    """The moments that a schema holds, which take no part in its equality."""
+def schema_moments(schema: Schema) -> ColumnMoments:
+    """The means and variances that a schema holds, which take no part in its equality."""
     response = schema.response
     return schema.mean, schema.variance, *((None, None) if response is None else (response.mean, response.variance))
 
 
-def with_moments(schema: Schema, moments: KnownMoments) -> Schema:
-    """The schema with these moments."""
-    mean, variance, *of_response = moments
+def with_moments(schema: Schema, moments: ColumnMoments) -> Schema:
+    """The schema with these means and variances."""
+    mean, variance, response_mean, response_variance = moments
     response = schema.response
     if response is not None:
-        response = dataclasses.replace(response, mean=of_response[0], variance=of_response[1])
+        response = dataclasses.replace(response, mean=response_mean, variance=response_variance)
     return dataclasses.replace(schema, mean=mean, variance=variance, response=response)
 
 
+def without_moments(schema: Schema) -> Schema:
+    """The schema without means and variances, of which no number is compiled in."""
+    return with_moments(schema, (None, None, None, None))
+
+
 @by_content
-class DataSets(abc.ABC):
-    """B training sets.
+class DataSets:
+    """B training sets of one model and one schema: weighted rows of one table, or data that are summarised already.
 
     Attributes:
         model: the model, with its choices made for the columns.
         schema: of all sets; without means and variances, unless it is that of a fit.
+        rows: the rows of all sets, with labels and without weights; None where sets are summarised.
+        positions: those of the rows of each set, (B, m), in the order given; None where each set has all rows.
+        weights: their weights, (B, m), 0 for padding and for rows of weight 0, which are not among the rows; (B, 0)
+            where sets are summarised.
+        summarised: the summaries of each set, where there are no rows.
     """
 
     model: ConcreteModel
     schema: Schema
+    rows: Rows | None
+    positions: Int[np.ndarray, "B m"] | None
+    weights: Float[np.ndarray, "B m"]
+    summarised: tuple[Summaries, ...] = ()
 
     @property
-    @abc.abstractmethod
     def num_sets(self) -> int:
         """B."""
-
-    @abc.abstractmethod
-    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
-        """The training data of one set."""
-
-    @property
-    @abc.abstractmethod
-    def example(self) -> SufficientStatistics:
-        """Statistics of the form that those of every set have; of no set in particular."""
-
-    @property
-    @abc.abstractmethod
-    def shared(self) -> Any:
-        """The arrays that all sets share, for compiled functions."""
-
-    @property
-    @abc.abstractmethod
-    def of_each(self) -> Any:
-        """The arrays of the sets, (B, ...), for compiled functions."""
-
-    @staticmethod
-    @abc.abstractmethod
-    def statistics_of(model: ConcreteModel, schema: Schema, shared: Any, of_set: Any) -> Scaled:
-        """The schema with the moments that are known before a set is seen, and the statistics of the set. Traceable."""
-
-    @property
-    @abc.abstractmethod
-    def cells_per_set(self) -> float:
-        """Number of cells from which the statistics of one set are computed."""
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether the statistics of all sets have the shapes of the example."""
-        return True
-
-
-def num_sets_at_once(cells_per_set: float) -> int:
-    """Number of sets of so many cells whose arrays fit memory together."""
-    return max(1, int(TABLE_CELLS / max(1.0, cells_per_set)))
-
-
-@by_content
-class SetsOfRows(DataSets):
-    """Sets of weighted rows of one table.
-
-    Attributes:
-        rows: all rows, with labels and without weights.
-        places: positions of the rows of each set, (B, m), in the order given; None where each set has all rows.
-        weights: their weights, (B, m), 0 for padding and for rows of weight 0, which are not among the rows.
-    """
-
-    rows: Rows
-    places: Int[np.ndarray, "B m"] | None
-    weights: Float[np.ndarray, "B m"]
-
-    @property
-    def num_sets(self) -> int:
         return len(self.weights)
 
-    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
+    def summaries(
+        self, index: int, keeps_rows: bool = False, statistics: SufficientStatistics | None = None
+    ) -> Summaries:
+        """The training data of one set, whose statistics may be given."""
+        if self.rows is None:
+            return self.summarised[index]
         weights = self.weights[index]
         counting = np.flatnonzero(weights)
         if not len(counting):
             raise DataError("All rows of this set have weight 0. Give some row a positive weight.")
-        rows = self.rows.take(counting if self.places is None else self.places[index, counting])
+        if statistics is not None:
+            return Summaries(self.model, self.schema, statistics, len(counting))
+        rows = self.rows.take(counting if self.positions is None else self.positions[index, counting])
         rows = dataclasses.replace(rows, weights=weights[counting])
         return summaries_of_rows(self.model, self.schema, rows, keeps_rows)
 
     @property
     def example(self) -> SufficientStatistics:
-        return self.model.summarize(self.schema, self.rows)
-
-    @property
-    def shared(self) -> tuple[KnownMoments, Rows]:
-        return moments_of(self.schema), self.rows
-
-    @property
-    def of_each(self) -> tuple[Any, Any]:
-        return self.places, self.weights
-
-    @staticmethod
-    def statistics_of(model: ConcreteModel, schema: Schema, shared: tuple[KnownMoments, Rows], of_set: Any) -> Scaled:
-        (moments, rows), (places, weights) = shared, of_set
-        rows = rows if places is None else rows.take(places)
-        return with_moments(schema, moments), model.summarize(schema, dataclasses.replace(rows, weights=weights))
-
-    @property
-    def cells_per_set(self) -> float:
-        return self.weights.shape[1] * self.rows.cells_per_row * max(1, len(self.schema.classes or ()))
-
-
-@by_content
-class SetsOfSummaries(DataSets):
-    """Sets that are summarised already.
-
-    Attributes:
-        sets: the summaries.
-    """
-
-    sets: Sequence[Summaries]
-
-    @property
-    def num_sets(self) -> int:
-        return len(self.sets)
-
-    def summaries(self, index: int, keeps_rows: bool = False) -> Summaries:
-        return self.sets[index]
-
-    @property
-    def example(self) -> SufficientStatistics:
-        return self.sets[0].statistics
+        """Statistics of the form that those of every set have; of no set in particular."""
+        return self.summarised[0].statistics if self.rows is None else self.model.summarize(self.schema, self.rows)
 
     @property
     def are_alike(self) -> bool:
-        form = [jax.tree.map(np.shape, each.statistics) for each in self.sets]
-        return all(each.statistics.is_complete for each in self.sets) and all(shapes == form[0] for shapes in form)
+        """Whether the statistics of all sets have the shapes of the example."""
+        shapes = [jax.tree.map(np.shape, summaries.statistics) for summaries in self.summarised]
+        are_complete = all(summaries.statistics.is_complete for summaries in self.summarised)
+        return are_complete and all(set_shapes == shapes[0] for set_shapes in shapes)
 
     @property
-    def shared(self) -> None:
-        return None
+    def shared_arrays(self) -> tuple[ColumnMoments, Rows | None]:
+        """The arrays that all sets share, for `statistics_of_set`."""
+        return schema_moments(self.schema), self.rows
 
     @property
-    def of_each(self) -> tuple[KnownMoments, SufficientStatistics]:
-        each = [(moments_of(summaries.schema), summaries.statistics) for summaries in self.sets]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-
-    @staticmethod
-    def statistics_of(model: ConcreteModel, schema: Schema, shared: None, of_set: Any) -> Scaled:
-        moments, statistics = of_set
-        return with_moments(schema, moments), statistics
+    def arrays_by_set(self) -> Any:
+        """The arrays of the sets, (B, ...), for `statistics_of_set`."""
+        pairs = [(schema_moments(summaries.schema), summaries.statistics) for summaries in self.summarised]
+        return self.positions, self.weights, jax.tree.map(lambda *leaves: np.stack(leaves), *pairs) if pairs else None
 
     @property
     def cells_per_set(self) -> float:
-        return float(sum(np.size(leaf) for leaf in jax.tree.leaves(self.example)))
+        """Number of cells from which the statistics of one set are computed."""
+        if self.rows is None:
+            return float(sum(np.size(leaf) for leaf in jax.tree.leaves(self.example)))
+        return self.weights.shape[1] * self.rows.cells_per_row * max(1, len(self.schema.classes or ()))
+
+
+def statistics_of_set(
+    model: ConcreteModel, schema: Schema, shared_arrays: tuple[ColumnMoments, Rows | None], set_arrays: Any
+) -> tuple[Schema, SufficientStatistics]:
+    """The schema and the sufficient statistics of one set. Traceable.
+
+    The schema has column means and variances only if the user passed the schema of an earlier fit, or summaries that
+    have it; otherwise the caller computes them from the statistics.
+
+    Args:
+        schema: without means and variances.
+        shared_arrays, set_arrays: those of `DataSets`, of one set.
+    """
+    (moments, rows), (positions, weights, summarised) = shared_arrays, set_arrays
+    if rows is None:
+        moments, statistics = summarised
+        return with_moments(schema, moments), statistics
+    chosen = dataclasses.replace(rows if positions is None else rows.take(positions), weights=weights)
+    return with_moments(schema, moments), model.summarize(schema, chosen)
+
+
+def num_sets_at_once(cells_per_set: float) -> int:
+    """Number of sets of so many cells whose arrays fit memory together."""
+    return max(1, int(TABLE_CELLS / max(1.0, cells_per_set)))
 
 
 def read_sets(
@@ -214,58 +162,59 @@ def read_sets(
     sets: list[Any] = list(X)  # type: ignore[arg-type]
     if not sets:
         raise DataError("There are no data sets. Give at least one.")
-    if all(isinstance(each, Summaries) for each in sets):
+    if all(isinstance(data, Summaries) for data in sets):
         return _summarised_sets(model, sets, schema)
     return _separate_sets(model, sets, schema)
 
 
-def _weighted_sets(model: Recipe, table: Table, weights: Any, schema: Schema | None) -> SetsOfRows:
+def _weighted_sets(model: Recipe, table: Table, weights: Any, schema: Schema | None) -> DataSets:
     shares = np.asarray(weights)
     if shares.ndim != 2 or shares.shape[1] != table.num_rows or not len(shares):
         raise DataError(f"weights has the shape {shares.shape}, and {table.num_rows} rows want (B, {table.num_rows}).")
     flat = as_weights(shares.ravel(), shares.size, "weights")
-    return _of_table(model, table, schema, None, np.asarray(flat, np.float64).reshape(shares.shape))
+    return _table_sets(model, table, schema, None, np.asarray(flat, np.float64).reshape(shares.shape))
 
 
-def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) -> SetsOfRows:
+def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) -> DataSets:
     tables = []
-    for index, each in enumerate(sets):
+    for index, chunk in enumerate(sets):
         try:
-            tables.append(read_chunk(each))
+            tables.append(read_chunk(chunk))
         except DataError as refusal:
             raise DataError(f"Data set {index}: {refusal}") from refusal
-    places = np.zeros((len(tables), max(table.num_rows + table.num_dropped for table in tables)), int)
-    weights, start = np.zeros(places.shape), 0
-    for table, places_of_set, weights_of_set in zip(tables, places, weights, strict=True):
-        positions = np.arange(table.num_rows) if table.positions is None else table.positions
-        places_of_set[positions] = start + np.arange(table.num_rows)
-        weights_of_set[positions] = 1.0 if table.weights is None else table.weights
+    positions = np.zeros((len(tables), max(table.num_rows + table.num_dropped for table in tables)), int)
+    weights, start = np.zeros(positions.shape), 0
+    for table, set_positions, set_weights in zip(tables, positions, weights, strict=True):
+        columns = np.arange(table.num_rows) if table.positions is None else table.positions
+        set_positions[columns] = start + np.arange(table.num_rows)
+        set_weights[columns] = 1.0 if table.weights is None else table.weights
         start += table.num_rows
-    return _of_table(model, joined_tables(tables), schema, places, weights)
+    return _table_sets(model, joined_tables(tables), schema, positions, weights)
 
 
-def _of_table(
+def _table_sets(
     model: Recipe,
     table: Table,
     schema: Schema | None,
-    places: Int[np.ndarray, "B m"] | None,
+    positions: Int[np.ndarray, "B m"] | None,
     weights: Float[np.ndarray, "B m"],
-) -> SetsOfRows:
-    found = inferred_schema(model, table, schema)
-    concrete = model.concrete(found)
-    rows = dataclasses.replace(encoded_rows(concrete, found, table), weights=None)
+) -> DataSets:
+    resolved = inferred_schema(model, table, schema)
+    concrete = model.concrete(resolved)
+    rows = dataclasses.replace(encoded_rows(concrete, resolved, table), weights=None)
     warn_of_unknown(table.unknown_cells)
-    return SetsOfRows(concrete, found, rows, places, weights)
+    return DataSets(concrete, resolved, rows, positions, weights)
 
 
-def _summarised_sets(model: Recipe, sets: Sequence[Summaries], schema: Schema | None) -> SetsOfSummaries:
+def _summarised_sets(model: Recipe, sets: Sequence[Summaries], schema: Schema | None) -> DataSets:
     if schema is not None:
         raise DataError("Summaries hold their schema already: leave schema out.")
-    made = [each.made_for(model) for each in sets]
-    for index, each in enumerate(made):
-        if each.schema != made[0].schema:
+    summarised = tuple(summaries.made_for(model) for summaries in sets)
+    first = summarised[0]
+    for index, summaries in enumerate(summarised):
+        if summaries.schema != first.schema:
             raise DataError(
                 f"Data sets 0 and {index} have different schemas (columns, kinds, categories or classes). Summarise "
                 "all with one schema=Schema(...) that declares all classes and categories."
             )
-    return SetsOfSummaries(made[0].model, made[0].schema, made)
+    return DataSets(first.model, first.schema, None, None, np.zeros((len(sets), 0)), summarised)

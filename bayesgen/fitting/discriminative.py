@@ -6,8 +6,7 @@ attributes carry at most the information of rows and labels together, so the cur
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -75,39 +74,29 @@ class Refinement:
     joint: Fit
     statistics: SufficientStatistics
 
-    def fit(
-        self,
-        work: float,
-        objective_in: Callable[[AffineMap], Searched],
-        about: Callable[[Searched, Optimum], dict[str, Any]],
-    ) -> Fit:
-        """The fit at the maximum of an objective.
+    def whitening(self) -> AffineMap:
+        """Coordinates about the joint fit in which the joint density of complete data has curvature one. In float64."""
+        start = initial_vector(self.problem, self.joint)
+        density = self.method.joint_density(self.problem, self.statistics)
+        return AffineMap.at_point(start, curvature_at(evaluator_of(density), start))
 
-        Args:
-            work: rough number of multiplications of one evaluation.
-            objective_in: coordinates of the search -> the objective.
-            about: objective and its maximum -> attributes of the fit.
+    def maximum(self, objective: Searched) -> Optimum:
+        """The maximum of an objective in these coordinates. Inside float64.
 
         Raises:
             FitError: an objective without an upper bound; names the site along which it rises.
         """
-        with jax.enable_x64(True), placed(work):
-            start = initial_vector(self.problem, self.joint)
-            density = self.method.joint_density(self.problem, self.statistics)
-            objective = objective_in(AffineMap.at_point(start, curvature_at(evaluator_of(density), start)))
-            found = find_supremum(objective, np.zeros(objective.dimension))
-            check_bounded(objective, found, self.method)
-            attributes = {"objective": found.value} | about(objective, found)
-            values = self.parameters_at(objective, found.vector)
-        return self.at(values, attributes)
+        optimum = find_supremum(objective, np.zeros(objective.dimension))
+        check_bounded(objective, optimum, self.method)
+        return optimum
 
     def parameters_at(self, density: LogDensity, vector: Float[np.ndarray, " D"]) -> ParameterArrays:
         """The parameters of an unconstrained vector; those that are no latents are as in the joint fit."""
         values = {name: np.asarray(value) for name, value in density.constrain(vector).items()}
-        found = self.problem.program.parameters_of(values)
-        return {name: found.get(name, value) for name, value in self.joint.posterior.parameters.items()}
+        parameters = self.problem.program.parameters_of(values)
+        return {name: parameters.get(name, value) for name, value in self.joint.posterior.parameters.items()}
 
-    def at(self, values: ParameterArrays, attributes: dict[str, Any]) -> Fit:
+    def result(self, values: ParameterArrays, attributes: dict[str, Any]) -> Fit:
         """The fit at a point, with a posterior of the same kind as that of the joint fit."""
         assert isinstance(self.joint.posterior, Point)
         posterior = dataclasses.replace(self.joint.posterior, values=values)
@@ -118,17 +107,17 @@ class Refinement:
         vector = free_parameters(self.problem.program, self.joint.posterior.parameters)
         largest = 700.0  # in place of infinity: a probability of 1e-304
         center = np.nan_to_num(vector, nan=0.0, posinf=largest, neginf=-largest)
-        there = Whitened(objective.density, dataclasses.replace(objective.whitening, center=center))
-        return {"objective_of_joint_fit": evaluator_of(there).at(np.zeros(len(center)))[0]}
+        centered = Whitened(objective.density, dataclasses.replace(objective.whitening, center=center))
+        return {"objective_of_joint_fit": evaluator_of(centered).at(np.zeros(len(center)))[0]}
 
 
-def check_bounded(objective: Searched, found: Optimum, method: JointMethod) -> None:
+def check_bounded(objective: Searched, optimum: Optimum, method: JointMethod) -> None:
     """Refuse an objective without an upper bound; a `FitError` names the site along which it rises."""
-    if found.status is Status.UNBOUNDED:
-        assert found.direction is not None
-        direction = np.asarray(objective.point(found.direction)) - objective.whitening.center
+    if optimum.status is Status.UNBOUNDED:
+        assert optimum.direction is not None
+        direction = np.asarray(objective.point(optimum.direction)) - objective.whitening.center
         raise unbounded_objective(direction, objective.whitening, objective, method)
-    found.check(objective, f"conditional {method.what}")
+    optimum.check(objective, f"conditional {method.what}")
 
 
 def unbounded_objective(
@@ -177,19 +166,38 @@ def response_fit(method: JointMethod, problem: ProgramProblem, response: Respons
     if not rows.num_rows or not np.any(rows.frequencies):
         raise FitError("No row has its y, so there is no p(y | x) to maximise.")
     statistics = data.model.summarize(data.schema, rows)
-    of_labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics)
-    joint = method.joint_fit(dataclasses.replace(problem, data=of_labelled))
+    labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics)
+    joint = method.joint_fit(dataclasses.replace(problem, data=labelled))
     search = Refinement(method, problem, joint, statistics)
     if response.is_only_attribute(rows):  # then x is given, and the joint density is that of y given x
-        return search.at(joint.posterior.parameters, {})
+        return search.result(joint.posterior.parameters, {})
     without = data.model.summarize(data.schema, response.without(rows))
     terms = StatisticsTerm(statistics.padded()), StatisticsTerm(without.padded(), sign=-1)
     density = ProgramDensity(problem.program, terms, method.prior)
-    return search.fit(
-        density.cost,
-        functools.partial(Whitened, density),
-        lambda objective, found: search.objective_of_joint_fit(objective),
-    )
+    return _conditional_fit(search, density, None)
+
+
+def _conditional_fit(search: Refinement, density: ProgramDensity, rows: Rows | None) -> Fit:
+    """The fit at the maximum of log p(y | x), and the log prior where it counts.
+
+    Args:
+        search: from the joint fit.
+        density: the objective.
+        rows: the rows, where labels are classes, which may be separable; else None.
+
+    Raises:
+        FitError: an objective without a maximum.
+    """
+    with jax.enable_x64(True), placed(density.cost):
+        objective = Whitened(density, search.whitening())
+        optimum = search.maximum(objective)
+        attributes: dict[str, Any] = {"objective": optimum.value, **search.objective_of_joint_fit(objective)}
+        if rows is not None:
+            vector = np.asarray(objective.point(optimum.vector))
+            num_unidentified = _checked(density, rows, vector, optimum.value, objective.whitening, search.method)
+            attributes["unidentified_directions"] = num_unidentified
+        values = search.parameters_at(objective, optimum.vector)
+    return search.result(values, attributes)
 
 
 # The objective of hybrid training.
@@ -225,9 +233,9 @@ class CoupledDensity(LogDensity):
         return self.whitening(center + shift), self.whitening(center - shift)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
-        one, other = self.pair(vector)
+        first, second = self.pair(vector)
         apart = jnp.split(jnp.asarray(vector), 2)[1]
-        return self.first(one) + self.second(other) - 2 * (apart**2).sum() / (self.variance + 4)
+        return self.first(first) + self.second(second) - 2 * (apart**2).sum() / (self.variance + 4)
 
     def point(self, vector: Float[Array, " D"]) -> Float[Array, " half"]:
         """The first point, in the coordinates of its density."""
@@ -266,13 +274,7 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     joint = method.joint_fit(labelled)
     density = ProgramDensity(problem.program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
-
-    def about(objective: Whitened, found: Optimum) -> dict[str, Any]:
-        vector = np.asarray(objective.point(found.vector))
-        unidentified = _checked(density, rows, vector, found.value, objective.whitening, method)
-        return search.objective_of_joint_fit(objective) | {"unidentified_directions": unidentified}
-
-    return search.fit(density.cost, functools.partial(Whitened, density), about)
+    return _conditional_fit(search, density, rows)
 
 
 def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) -> Fit:
@@ -291,13 +293,11 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     attributes = ProgramDensity(program, (RowsTerm(padded_rows(joined_rows(everything))),))
     search = Refinement(method, problem, joint, _complete(problem, statistics, joint))
     variance = np.asarray(coupling**2 * search.statistics.total_weight)
-    return search.fit(
-        labels.cost + attributes.cost,
-        lambda whitening: CoupledDensity(labels, attributes, whitening, variance),
-        lambda objective, found: {
-            "other_parameters": search.parameters_at(labels, np.asarray(objective.pair(found.vector)[1]))
-        },
-    )
+    with jax.enable_x64(True), placed(labels.cost + attributes.cost):
+        objective = CoupledDensity(labels, attributes, search.whitening(), variance)
+        optimum = search.maximum(objective)
+        values, other_values = (search.parameters_at(labels, np.asarray(v)) for v in objective.pair(optimum.vector))
+    return search.result(values, {"objective": optimum.value, "other_parameters": other_values})
 
 
 def rows_with_labels(problem: ProgramProblem) -> Rows:
@@ -308,8 +308,8 @@ def rows_with_labels(problem: ProgramProblem) -> Rows:
     """
     response = problem.data.model.response
     if response is not None:
-        others = "objective='joint'" if response.is_parent else "objective='joint' or 'conditional'"
-        raise FitError(f"The label is continuous, and Hybrid() is of classes. Use {others}.")
+        remedy = "objective='joint'" if response.is_parent else "objective='joint' or 'conditional'"
+        raise FitError(f"The label is continuous, and Hybrid() is of classes. Use {remedy}.")
     if not problem.has_labels and problem.program.num_classes < 2:
         raise FitError("This model has fewer than two classes, so no p(y | x) to maximise. Use objective='joint'.")
     if not problem.has_labels:
@@ -335,8 +335,8 @@ def _without_unlabelled(problem: ProgramProblem) -> ProgramProblem:
     if data.statistics.unlabelled is None:
         return problem
     statistics = dataclasses.replace(data.statistics, unlabelled=None)
-    of_labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics, unlabelled_places=None)
-    return dataclasses.replace(problem, data=of_labelled)
+    labelled = dataclasses.replace(data, schema=data.scaled_schema, statistics=statistics, unlabelled_places=None)
+    return dataclasses.replace(problem, data=labelled)
 
 
 def _complete(problem: ProgramProblem, statistics: SufficientStatistics, joint: Fit) -> SufficientStatistics:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums,
 from bayesgen.typing import Float, Int
 
 from .problem import ProgramProblem
-from .starts import GivenClasses, GivenParameters, Grouping, groupings
+from .starts import GivenClasses, GivenParameters, groupings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +90,8 @@ class ExpectationMaximization:
     @property
     def coordinates(self) -> FreeCoordinates | None:
         """Coordinates for acceleration, where only cells are missing."""
-        of_cells_alone = self.unlabelled is None and not self.conjugate.has_several_maxima
-        return FreeCoordinates(self.conjugate) if of_cells_alone else None
+        only_cells_missing = self.unlabelled is None and not self.conjugate.has_several_maxima
+        return FreeCoordinates(self.conjugate) if only_cells_missing else None
 
     def step(self, parameters: ParameterArrays) -> tuple[float, ParameterArrays]:
         """The objective at a point, and the next point, at which it is not lower.
@@ -106,29 +106,29 @@ class ExpectationMaximization:
         """The log-likelihood at a point, and the expected statistics of all rows."""
         log_likelihood, parts = self._log_base, []
         if self.unlabelled is None or self.labelled.class_weights.any():
-            of_labelled, completed = self.conjugate.e_step_with_log_likelihood(self.labelled, parameters)
-            if np.isneginf(of_labelled):
+            labelled_log_likelihood, completed = self.conjugate.e_step_with_log_likelihood(self.labelled, parameters)
+            if np.isneginf(labelled_log_likelihood):
                 raise FitError(
                     "Rows with labels have probability zero: a class that they are of is given the probability zero. "
                     "Give it a positive one, class_prior=[...], or leave its rows out."
                 )
-            log_likelihood, parts = log_likelihood + of_labelled, [completed]
+            log_likelihood, parts = log_likelihood + labelled_log_likelihood, [completed]
         if self.unlabelled is None:
             return log_likelihood, merged(parts)
         rows, densities = self.unlabelled, self._densities(parameters)
 
-        def of_chunk(part: slice) -> tuple[float, SufficientStatistics]:
+        def chunk_e_step(part: slice) -> tuple[float, SufficientStatistics]:
             table = np.asarray(chunk_table(densities, rows, part))
-            of_rows, classes = _most_probable(table) if self.hard else _responsibilities(table)
-            if not np.isfinite(of_rows).all():
+            log_probs, classes = _most_probable(table) if self.hard else _responsibilities(table)
+            if not np.isfinite(log_probs).all():
                 raise FitError(
                     "Rows without labels have probability zero under every class, so no class is expected of them."
                 )
             chunk = rows.take(part)
-            return float(of_rows @ chunk.weights), self._expected(chunk, classes, parameters)
+            return float(log_probs @ chunk.weights), self._expected(chunk, classes, parameters)
 
-        for of_rows, expected in in_threads(of_chunk, self._chunks_of(rows)):
-            log_likelihood += of_rows
+        for chunk_log_likelihood, expected in in_threads(chunk_e_step, self._chunks(rows)):
+            log_likelihood += chunk_log_likelihood
             parts.append(expected)
         return log_likelihood, merged(parts)
 
@@ -142,12 +142,12 @@ class ExpectationMaximization:
         """
         prior = self.conjugate.center()
 
-        def of_chunk(part: slice) -> SufficientStatistics:
+        def expected(part: slice) -> SufficientStatistics:
             return self._expected(rows.take(part), classes[part], prior, cells_alone=True)
 
-        parts = in_threads(of_chunk, self._chunks_of(rows))
-        whole = merged([self.conjugate.e_step(self.labelled, prior, cells_alone=True), *parts])
-        return self.conjugate.initial_statistics(whole, rng) if self.conjugate.has_several_maxima else whole
+        parts = in_threads(expected, self._chunks(rows))
+        statistics = merged([self.conjugate.e_step(self.labelled, prior, cells_alone=True), *parts])
+        return self.conjugate.initial_statistics(statistics, rng) if self.conjugate.has_several_maxima else statistics
 
     def _expected(
         self, rows: Rows, classes: Classes, parameters: ParameterArrays, *, cells_alone: bool = False
@@ -162,8 +162,8 @@ class ExpectationMaximization:
         """Those of the blocks, without the base measure, which does not depend on parameters."""
         blocks = []
         for block in self.conjugate.blocks:
-            family, of_block = self.conjugate.table(block), self.conjugate.block_parameters(block, parameters)
-            blocks.append((block.name, self._likelihoods[block.name].density(family.likelihood_parameters(of_block))))
+            family, values = self.conjugate.table(block), self.conjugate.block_parameters(block, parameters)
+            blocks.append((block.name, self._likelihoods[block.name].density(family.likelihood_parameters(values))))
         with np.errstate(divide="ignore"):
             return np.log(parameters["class_probs"]), blocks
 
@@ -175,19 +175,19 @@ class ExpectationMaximization:
     def _log_base(self) -> float:
         """The log base measure of the rows without labels, which is the same in each step."""
         likelihoods = {block.name: block.family.likelihood for block in self.conjugate.blocks}
-        with_base = {name: each for name, each in likelihoods.items() if each is not self._likelihoods[name]}
+        with_base = {name: base for name, base in likelihoods.items() if base is not self._likelihoods[name]}
         rows = self.unlabelled
         if rows is None or not with_base:
             return 0.0
 
-        def of_chunk(part: slice) -> float:
+        def chunk_log_base(part: slice) -> float:
             chunk = rows.take(part)
             summaries = summaries_of(chunk, with_base, chunk.codes, 1)
             return float(sum(np.sum(summary.log_base) for summary in summaries.values() if isinstance(summary, Sums)))
 
-        return sum(in_threads(of_chunk, self._chunks_of(rows)), start=0.0)
+        return sum(in_threads(chunk_log_base, self._chunks(rows)), start=0.0)
 
-    def _chunks_of(self, rows: Rows) -> list[slice]:
+    def _chunks(self, rows: Rows) -> list[slice]:
         return even_chunks(rows.num_rows, THREAD_CELLS / 2 / numbers_per_row(rows, len(self.conjugate.classes)))
 
 
@@ -212,7 +212,7 @@ LEAST_GAIN = 5e-8  # of the objective, where EM ends: less than a thousandth of 
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class SearchOptions:
     """Options of a search by EM.
 
     Attributes:
@@ -261,7 +261,7 @@ def search_by_em(
     conjugate: Conjugate,
     objective: CompleteDataObjective,
     statistics: SufficientStatistics,
-    options: Options,
+    options: SearchOptions,
 ) -> Search:
     """Run EM from every start, and keep the best result.
 
@@ -278,10 +278,10 @@ def search_by_em(
     """
     rows, data = statistics.unlabelled, problem.data
     if rows is not None and not options.hard:  # else they count in their most probable class
-        places = np.flatnonzero(~conjugate.are_empty(rows))  # rows without label or cell carry no information
-        kept = None if data.unlabelled_places is None else data.unlabelled_places[places]
-        data = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=kept)
-        problem, rows = dataclasses.replace(problem, data=data), rows.take(places) if len(places) else None
+        informative = np.flatnonzero(~conjugate.are_empty(rows))  # rows without label or cell carry no information
+        positions = None if data.unlabelled_places is None else data.unlabelled_places[informative]
+        data = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=positions)
+        problem, rows = dataclasses.replace(problem, data=data), rows.take(informative) if len(informative) else None
     labelled = dataclasses.replace(statistics, unlabelled=None)
     steps = ExpectationMaximization(conjugate, objective, labelled, rows, options.hard)
     return _best_of(steps, _starts(problem, steps, options), options.least_gain, problem.progress)
@@ -289,7 +289,7 @@ def search_by_em(
 
 def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> ParameterArrays:
     """An interior point near the mode, where samplers start if labels or cells are missing."""
-    objective, options = CompleteDataObjective.at_posterior_centers(conjugate), Options(4, least_gain=1e-3)
+    objective, options = CompleteDataObjective.at_posterior_centers(conjugate), SearchOptions(4, least_gain=1e-3)
     quietly = dataclasses.replace(problem, progress=False)
     return search_by_em(quietly, conjugate, objective, problem.data.statistics, options).best.point
 
@@ -326,7 +326,7 @@ def _best_of(steps: ExpectationMaximization, starts: list["Start"], least_gain: 
 Start: TypeAlias = Callable[[], ParameterArrays]
 
 
-def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Options) -> list[Start]:
+def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: SearchOptions) -> list[Start]:
     """Starts as given by the user; else the posterior centre of the labelled rows, and points around it.
 
     Without any label: the posterior centres of groups of rows, by k-means++ and at random in turn.
@@ -334,40 +334,36 @@ def _starts(problem: ProgramProblem, steps: ExpectationMaximization, options: Op
     data, rows, conjugate, num_starts = problem.data, steps.unlabelled, steps.conjugate, options.num_starts
     rng, num_classes = generator(as_key(problem.seed)), len(conjugate.classes)
 
-    def of_labelled(draws: np.random.Generator | None = None) -> ParameterArrays:
-        return conjugate.posterior_center(conjugate.initial_statistics(steps.labelled, draws))
+    def start(
+        estimate: Callable[[SufficientStatistics], ParameterArrays],
+        draws: np.random.Generator | None,
+        rows: Rows | None = None,
+        classes: Any = None,
+    ) -> ParameterArrays:
+        """The estimate from the labelled rows, and from further rows in these classes."""
+        if rows is None:
+            return estimate(conjugate.initial_statistics(steps.labelled, draws))
+        return estimate(steps.given_classes(rows, classes, draws))
 
-    def of_groups(groups: Grouping, draws: np.random.Generator | None) -> ParameterArrays:
-        assert rows is not None
-        return conjugate.posterior_center(steps.given_classes(rows, groups, draws))
-
-    def around_rows(places: Int[np.ndarray, " K"]) -> ParameterArrays:
-        assert rows is not None
-        one_each = dataclasses.replace(rows.take(places), weights=np.ones(num_classes))
-        return conjugate.posterior_center(steps.given_classes(one_each, np.arange(num_classes), rng))
-
-    def at_classes(classes: Classes) -> ParameterArrays:
-        assert rows is not None
-        return steps.objective.maximum(steps.given_classes(rows, classes))
-
+    center = functools.partial(start, conjugate.posterior_center)
     if isinstance(options.starts, GivenParameters):
-        default = _starts(problem, steps, Options(1))[0]()
-        given = options.starts.processes(problem.program, default)
-        return [functools.partial(dict, parameters) for parameters in given]
+        default = _starts(problem, steps, SearchOptions(1))[0]()
+        return [functools.partial(dict, process) for process in options.starts.processes(problem.program, default)]
     if rows is None:
         draws = [rng] * (num_starts - 1 if conjugate.has_several_maxima else 0)
-        return [functools.partial(of_labelled, each) for each in (None, *draws)]
+        return [functools.partial(center, start_draws) for start_draws in (None, *draws)]
     if options.starts is not None:
         assert data.unlabelled_places is not None
         labellings = options.starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-        return [functools.partial(at_classes, classes) for classes in labellings]
+        return [functools.partial(start, steps.objective.maximum, None, rows, classes) for classes in labellings]
     without_rows = int((steps.labelled.class_weights == 0).sum())
     if without_rows == num_classes:
-        found = itertools.islice(groupings(rows, conjugate, num_classes, rng), num_starts)
-        pairs = zip(found, [None, *[rng] * (num_starts - 1)], strict=True)
-        return [functools.partial(of_groups, groups, each) for groups, each in pairs]
+        groups = itertools.islice(groupings(rows, conjugate, num_classes, rng), num_starts)
+        pairs = zip([None, *[rng] * (num_starts - 1)], groups, strict=True)
+        return [functools.partial(center, draws, rows, classes) for draws, classes in pairs]
     # classes without rows have the same prior, at whose centre they would be equal
-    first: list[Start] = [of_labelled] if without_rows < 2 else []
+    first: list[Start] = [functools.partial(center, None)] if without_rows < 2 else []
     few = rows.num_rows < num_classes
     chosen = [rng.choice(rows.num_rows, num_classes, replace=few) for _ in range(num_starts - len(first))]
-    return [*first, *(functools.partial(around_rows, places) for places in chosen)]
+    one_each = [dataclasses.replace(rows.take(positions), weights=np.ones(num_classes)) for positions in chosen]
+    return [*first, *(functools.partial(center, rng, rows, np.arange(num_classes)) for rows in one_each)]

@@ -4,14 +4,15 @@ import dataclasses
 
 import numpy as np
 
+from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
-from bayesgen.labels import Learned
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
+from bayesgen.program import ConcreteModel
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
-from .problem import ClosedSolution, FiniteProblem, Method, ProgramProblem
+from .problem import Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,22 +58,19 @@ class Exact(Method):
             )
         return None
 
-    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
-        return problem.enumerated(self)
-
     def has_closed_form(self, conjugate: Conjugate) -> bool:
         return conjugate.is_closed
 
-    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
-        posterior = conjugate.update(statistics)
-        return ClosedSolution(posterior, posterior.mean(), conjugate.log_evidence(statistics))
+    def closed_form(
+        self, model: ConcreteModel, schema: Schema, prior: Conjugate, statistics: SufficientStatistics
+    ) -> ConjugatePosterior:
+        return ConjugatePosterior(model, schema, prior.update(statistics), prior, statistics)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
-        prior, data = problem.conjugate, problem.data
-        assert prior is not None
-        updated = prior.update(data.statistics)
-        posterior = ConjugatePosterior(data.model, data.scaled_schema, updated, prior, data.statistics)
+        data = problem.data
+        assert problem.conjugate is not None
+        posterior = self.closed_form(data.model, data.scaled_schema, problem.conjugate, data.statistics)
         return problem.result(self, posterior)
 
 

@@ -62,8 +62,8 @@ class LogOddsSlopes:
         counting = np.flatnonzero(rows.frequencies)
         num_rows = 2 * math.ceil(len(vector) / (program.num_classes - 1)) + 16
         uncertain = counting[np.argsort(-shares[counting].sum(1), kind="stable")[:num_rows]]
-        others = np.random.default_rng(0).choice(counting, min(num_rows, len(counting)), replace=False)
-        chosen = np.union1d(uncertain, others)
+        at_random = np.random.default_rng(0).choice(counting, min(num_rows, len(counting)), replace=False)
+        chosen = np.union1d(uncertain, at_random)
         return cls(
             density, rows, vector, widths, chosen, _slopes(program, vector, rows, chosen, widths), shares[chosen]
         )
@@ -104,11 +104,11 @@ class LogOddsSlopes:
         """Moves of free coordinates that change the log odds, by unit changes; None where no classes are separable."""
         flat = self.slopes[:, :, free].reshape(self.shares.size, -1)
         left, singular_values, right = np.linalg.svd(flat, full_matrices=False)
-        kept = singular_values > UNCHANGED * singular_values[:1]
-        left = left[:, kept]
-        if not kept.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
+        is_changing = singular_values > UNCHANGED * singular_values[:1]
+        left = left[:, is_changing]
+        if not is_changing.any() or np.linalg.eigvalsh(left.T * self.shares.ravel() @ left)[0] > CERTAIN:
             return None
-        return (right[kept] / singular_values[kept, None]).T
+        return (right[is_changing] / singular_values[is_changing, None]).T
 
     def _slopes_along(self, direction: Direction) -> Float[np.ndarray, "n K"]:
         """Slopes of all rows along a direction."""

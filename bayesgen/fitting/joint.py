@@ -11,28 +11,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayesgen.data import Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families import Advice
 from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
-from bayesgen.program import PRIOR_STARTS, LogPriorKind, ProgramDensity, StatisticsTerm, dispersed_starts
+from bayesgen.program import (
+    PRIOR_STARTS,
+    ConcreteModel,
+    LogPriorKind,
+    ProgramDensity,
+    StatisticsTerm,
+    dispersed_starts,
+)
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
 from bayesgen.solvers import climb, evaluator_of, maximize
 from bayesgen.statistics import Classes, SufficientStatistics, merged
 from bayesgen.typing import Float
 
-from .em import CompleteDataObjective, Options, search_by_em
-from .exact import Exact
+from .em import CompleteDataObjective, SearchOptions, search_by_em
 from .fit import Fit
 from .identification import unless_separable
-from .nuts import NUTS
-from .problem import ClosedSolution, Method, ProgramProblem
+from .problem import Method, ProgramProblem
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
 ASSIGNMENTS = ("soft", "hard")
-AVERAGING: tuple[Method, ...] = (Exact(), NUTS())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +87,10 @@ class JointMethod(Method, abc.ABC):
     def has_closed_form(self, conjugate: Conjugate) -> bool:
         return self.starts is None and conjugate.is_closed
 
-    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
-        return ClosedSolution(conjugate, CompleteDataObjective.of(conjugate, self.has_prior).maximum(statistics))
+    def closed_form(
+        self, model: ConcreteModel, schema: Schema, prior: Conjugate, statistics: SufficientStatistics
+    ) -> Point:
+        return Point(None, CompleteDataObjective.of(prior, self.has_prior).maximum(statistics), prior)
 
     def joint_fit(self, problem: ProgramProblem) -> Fit:
         """The fit that maximises the joint density of rows and labels."""
@@ -96,7 +102,7 @@ class JointMethod(Method, abc.ABC):
         problem.warn_of_unnamed_classes()
         if conjugate is None or (self.has_prior and not conjugate.is_number):
             return problem.result(self, self._by_search(problem, statistics), problem.about_products)
-        objective = CompleteDataObjective.of(copied(conjugate, advice=_advice(problem, conjugate)), self.has_prior)
+        objective = CompleteDataObjective.of(_with_remedies(conjugate, problem), self.has_prior)
         if statistics.is_complete and self.starts is not None:
             raise DataError(
                 f"{type(self).__name__}: starts= says where EM starts, and of data of which nothing is missing or "
@@ -104,7 +110,7 @@ class JointMethod(Method, abc.ABC):
             )
         if statistics.is_complete:
             return problem.result(self, Point(None, objective.maximum(statistics), conjugate))
-        options = Options(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
+        options = SearchOptions(self.climbs(is_labelled=False), self.starts, self.assignment == "hard")
         search = search_by_em(problem, conjugate, objective, statistics, options)
         point = Point(None, search.best.point, conjugate)
         return problem.result(self, point, search.attributes)
@@ -143,8 +149,8 @@ class JointMethod(Method, abc.ABC):
         with jax.enable_x64(True), placed(density.cost):
             if isinstance(self.starts, GivenParameters):
                 origin = density.constrain(jnp.zeros(density.dimension))
-                others = program.parameters_of({name: origin[name] for name in program.latents})
-                starts, num_searches = self.starts.vectors(program, others), len(self.starts.given)
+                defaults = program.parameters_of({name: origin[name] for name in program.latents})
+                starts, num_searches = self.starts.vectors(program, defaults), len(self.starts.parameters)
             else:
                 starts, num_searches = self._starts_of_search(problem, statistics, density)
             optimum = unless_separable(density, statistics.rows, maximize(density, starts, num_searches))
@@ -163,13 +169,13 @@ class JointMethod(Method, abc.ABC):
         """
         complete = _complete_data(problem, statistics, self.starts)
         num_searches = len(complete) if self.starts else self.climbs(statistics.unlabelled is None)
-        others = dispersed_starts(density.program, problem.seed, max(PRIOR_STARTS, num_searches))
+        dispersed = dispersed_starts(density.program, problem.seed, max(PRIOR_STARTS, num_searches))
         if density.has_symmetries:  # at the origin all components are equal, and a search from there ends at a saddle
-            others = others[1:]
-        of_complete = (density.with_terms(StatisticsTerm(each.padded())) for each in complete)
+            dispersed = dispersed[1:]
+        complete_densities = (density.with_terms(StatisticsTerm(data.padded())) for data in complete)
         # densities of complete data seldom have several maxima: two starts
-        tops = [climb(evaluator_of(each), others[:2])[0].vector[None] for each in of_complete]
-        starts = np.concatenate([*tops, others])
+        tops = [climb(evaluator_of(target), dispersed[:2])[0].vector[None] for target in complete_densities]
+        starts = np.concatenate([*tops, dispersed])
         return starts[:num_searches] if len(tops) >= num_searches else starts, num_searches
 
     def climbs(self, is_labelled: bool = True) -> int:
@@ -177,14 +183,12 @@ class JointMethod(Method, abc.ABC):
         return self.num_starts or (4 if is_labelled else 8)  # without labels, there may be several maxima
 
 
-def _advice(problem: ProgramProblem, conjugate: Conjugate) -> Advice:
-    """Recommendations for messages: the first averaging method that solves the problem."""
-    answering = [f"{type(method).__name__}()" for method in AVERAGING if method.refusal(problem) is None]
-    if problem.has_labels:
-        without_class = Advice.without_class
-    else:
-        without_class = "leave that column out" if conjugate.class_prior is None else "ask for fewer components"
-    return Advice(answering[0] if answering else "MAP()", without_class)
+def _with_remedies(conjugate: Conjugate, problem: ProgramProblem) -> Conjugate:
+    """The blocks with what messages recommend where there is no maximum."""
+    is_closed = conjugate.is_closed and problem.data.statistics.is_complete
+    without_class = "leave that column out" if conjugate.class_prior is None else "ask for fewer components"
+    remedies = {} if problem.has_labels else {"without_class": without_class}
+    return copied(conjugate, averaging="Exact()" if is_closed else "NUTS()", **remedies)
 
 
 def _complete_data(
@@ -209,8 +213,9 @@ def _complete_data(
     if starts is None:
         rng = generator(as_key(problem.seed))
         # two groupings, by k-means++ and about random rows
-        given: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), 2)
+        labellings: Iterable[Classes] = itertools.islice(groupings(rows, None, problem.program.num_classes, rng), 2)
     else:
         assert data.unlabelled_places is not None
-        given = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
-    return [merged([labelled, data.model.summarize(data.schema, rows_of_classes(rows, classes))]) for classes in given]
+        labellings = starts.classes(data.scaled_schema, data.num_rows, data.unlabelled_places)
+    rows_by_start = (rows_of_classes(rows, classes) for classes in labellings)
+    return [merged([labelled, data.model.summarize(data.schema, classed_rows)]) for classed_rows in rows_by_start]

@@ -3,24 +3,28 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.data import Schema
+from bayesgen.data import Rows, RowsLike, Schema, category_array
+from bayesgen.describe import described
 from bayesgen.errors import (
     BayesgenError,
     DataError,
     FitError,
+    PredictionError,
     each_warning_once,
     keywords_stated,
 )
-from bayesgen.posteriors import Draws
+from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
+from bayesgen.records import by_content, record
 from bayesgen.runtime import (
+    as_key,
     bar,
     beyond_memory,
     check_seed,
@@ -30,26 +34,216 @@ from bayesgen.runtime import (
     requested,
     used,
 )
-from bayesgen.statistics import any_known, any_of, with_failed_checks
-from bayesgen.typing import Array, Bool, Data, Float, Seed, Values
+from bayesgen.saving import Savable
+from bayesgen.statistics import SufficientStatistics, any_known, any_of, with_failed_checks
+from bayesgen.typing import Array, Bool, Data, Float, PRNGKeyArray, Seed, Shaped, Values
 
+from .axes import axes
 from .data_sets import (
-    UNKNOWN_MOMENTS,
+    ColumnMoments,
     DataSets,
-    Scaled,
-    SetsOfRows,
-    moments_of,
     num_sets_at_once,
     read_sets,
+    schema_moments,
+    statistics_of_set,
     with_moments,
+    without_moments,
 )
+from .export import datatree, groups_of_draws, tree_attributes
 from .fit import Fit
-from .fit_batch import ClosedFits, FitBatch, SeparateFits, fit_of_set, problem_of_set
 from .nuts import TOGETHER
-from .problem import ClosedSolution, Method, ProgramProblem, why_not_closed
+from .problem import Method, ProgramProblem, is_sparse, why_not_closed
 from .summaries import Summaries
 
+if TYPE_CHECKING:
+    from xarray import DataTree
+
 SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
+
+
+@record
+class ScaledStatistics:
+    """The sufficient statistics of one data set, or of many, (B, ...), with the moments that resolve default priors.
+
+    Fits in closed form are functions of these.
+    """
+
+    moments: ColumnMoments
+    statistics: SufficientStatistics
+
+    def prior(self, model: ConcreteModel, schema: Schema) -> Any:
+        """The model's blocks with resolved priors, for one data set. Traceable."""
+        return model.conjugate(with_moments(schema, self.moments))
+
+    def posterior(self, model: ConcreteModel, schema: Schema, method: Method) -> ProcessPosterior:
+        """The posterior of one data set, or its point, by a method with a closed form. Traceable."""
+        return method.closed_form(model, schema, self.prior(model, schema), self.statistics)
+
+
+@by_content
+class FitBatch(Savable, Sequence[Fit]):
+    """The fits of B data sets by one model and method: a sequence of `Fit`.
+
+    `predict` takes a batch like a fit, and its answer has a leading axis (B). A data set whose fit is refused has NaN
+    in all arrays; indexing this fit raises its error.
+
+    Attributes:
+        model: the model as the user gave it.
+        method: the training method.
+        sets: the training sets.
+        parameters: name -> (B, ...), the `parameters` of each fit; their posterior means where keep="summary".
+        log_evidence: log probability of each training set, where the method gives it, else None.
+        refused: index of a set -> the error of its fit.
+        attributes: how the fits were made; "path" says whether in one call or one by one, and why.
+        diagnostics: "rhat", "ess" -> name -> (B, ...), of chains; empty without chains.
+        seed: of the fits.
+        fits: index of a set -> its fit, where fits are made one by one; none of draws where a summary alone is kept.
+        scaled: of fits in closed form the statistics of all sets, from which each fit is made when it is asked for,
+            without its rows; else None.
+    """
+
+    model: Any
+    method: Method
+    sets: DataSets
+    parameters: dict[str, Shaped[np.ndarray, "B ..."]]
+    log_evidence: Float[np.ndarray, " B"] | None
+    refused: Mapping[int, BayesgenError]
+    attributes: dict[str, Any]
+    diagnostics: Mapping[str, dict[str, Float[np.ndarray, "B ..."]]]
+    seed: Seed = dataclasses.field(compare=False)
+    fits: Mapping[int, Fit] = dataclasses.field(default_factory=dict)
+    scaled: ScaledStatistics | None = None
+
+    def __len__(self) -> int:
+        return self.sets.num_sets
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of all sets. The schema of a single fit also has the means and variances of its set."""
+        return self.sets.schema
+
+    @property
+    def classes(self) -> Shaped[np.ndarray, " K"]:
+        """The labels in the order of the tables' columns, of the labels' own type."""
+        return category_array(self.schema.classes or ())
+
+    def read(self, X: RowsLike) -> Rows:
+        """Rows of new data, as the fits read them: see `Fit.read`."""
+        return self[self.known[0]].read(X)
+
+    @property
+    def known(self) -> list[int]:
+        """Indices of the sets that have a fit.
+
+        Raises:
+            FitError: no set has a fit; the message is that of the first set.
+        """
+        indices = [index for index in range(len(self)) if index not in self.refused]
+        if not indices:
+            raise self.refused[0]
+        return indices
+
+    @property
+    def rhat(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        """Rank-normalised split R-hat of each parameter of each fit; None without chains."""
+        return self.diagnostics.get("rhat")
+
+    @property
+    def ess(self) -> dict[str, Float[np.ndarray, "B ..."]] | None:
+        """Bulk effective sample size of each parameter of each fit; None without chains."""
+        return self.diagnostics.get("ess")
+
+    def log_joint(self, rows: Rows, at: At) -> "TablesOfSets | None":
+        """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them."""
+        if self.scaled is None or is_sparse(rows) or (at == "predictive" and not self.method.gives_evidence):
+            return None
+        size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
+        static = {"model": self.sets.model, "schema": without_moments(self.schema), "method": self.method, "at": at}
+        with jax.enable_x64(True):
+            table, has_failed = over_chunks(
+                lambda scaled: _tables(scaled, rows, **static), self.scaled, len(self), size
+            )
+        refused: dict[int, FitError] = {}
+        for index in self.known:
+            if has_failed[index]:
+                try:
+                    self[index].log_joint(rows, at=at)
+                except FitError as refusal:
+                    refused[index] = refusal
+        table[[*self.refused, *refused]] = np.nan
+        return TablesOfSets(table, refused)
+
+    @overload
+    def __getitem__(self, index: int) -> Fit: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Fit]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        if position in self.refused:
+            raise self.refused[position]
+        if self.scaled is not None:
+            statistics = jax.tree.map(lambda leaf: np.asarray(leaf[position]), self.scaled.statistics)
+            data = self.sets.summaries(position, statistics=statistics)
+            return self.method.fitted(self.model, data, _seed_of_set(self.seed, position), False)
+        if position not in self.fits:
+            raise PredictionError(
+                "keep='summary' keeps the means and diagnostics of draws, and no draws. Fit with keep='draws' for fits "
+                "and predictions."
+            )
+        return self.fits[position]
+
+    def __repr__(self) -> str:
+        lines = {
+            "method": repr(self.method),
+            "path": str(self.attributes["path"]),
+            "refused": f"{len(self.refused)}: see batch.refused" if self.refused else None,
+            "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
+        }
+        return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
+
+    def to_datatree(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        prior: bool = False,
+        predictive: bool = False,
+        num_draws: int = 1000,
+        seed: Seed = 0,
+    ) -> "DataTree":
+        """Export to an `xarray.DataTree`, like `Fit.to_datatree`, with a dimension `data_set` after chain and draw.
+
+        Refused sets are left out: the coordinate of `data_set` has the indices of the others.
+
+        Raises:
+            PredictionError: groups besides the parameters, which have to be asked of one fit.
+        """
+        if X is not None or y is not None or prior or predictive:
+            raise PredictionError(
+                "A batch exports the parameters of its fits, whose rows differ. Ask one fit for other groups: "
+                "batch[0].to_datatree(X, y, ...)."
+            )
+        exported, indices = [], self.known
+        for index in indices:
+            posterior = self[index].posterior
+            assert isinstance(posterior, ProcessPosterior)
+            exported.append(groups_of_draws(posterior, int(num_draws), jax.random.fold_in(as_key(seed), index)))
+        groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *exported)
+        coords, dims = axes(self[indices[0]])
+        batch_dims = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
+        return datatree(groups, {"data_set": indices, **coords}, batch_dims, tree_attributes(self))
+
+
+class TablesOfSets(NamedTuple):
+    """Tables of log-joints of rows by the fits of several sets; NaN where a set has no fit, or its fit no answer.
+
+    `refused` holds the errors of fits without an answer, by the index of the set: a posterior may have no mode.
+    """
+
+    log_joint: Float[np.ndarray, "B n K"]
+    refused: dict[int, FitError]
 
 
 @keywords_stated
@@ -122,72 +316,77 @@ def why_separate(sets: DataSets, method: Method) -> str | None:
     if concrete.is_traceable and not sets.are_alike:
         return "one by one: labels or cells are missing in some sets"
     schema = concrete.with_scale(sets.schema, statistics.summaries)
-    rows = sets.rows if isinstance(sets, SetsOfRows) else None
-    reason = why_not_closed(concrete, schema, method, statistics, rows)
+    reason = why_not_closed(concrete, schema, method, statistics, sets.rows)
     return None if reason is None else f"one by one: {reason}"
 
 
-def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> ClosedFits:
-    size = num_sets_at_once(sets.cells_per_set)
+def _closed_fits(model: Recipe, method: Method, sets: DataSets, seed: Seed) -> FitBatch:
+    size, schema = num_sets_at_once(sets.cells_per_set), without_moments(sets.schema)
+    solve = functools.partial(_solutions, sets.shared_arrays, model=sets.model, schema=schema, method=method)
     with jax.enable_x64(True):
-        plain = with_moments(sets.schema, UNKNOWN_MOMENTS)
-        solve = functools.partial(
-            _solutions, sets.shared, model=sets.model, schema=plain, method=method, statistics_of=sets.statistics_of
-        )
-        (solution, is_constant), has_failed = over_chunks(solve, sets.of_each, sets.num_sets, size)
+        (scaled, numbers, is_constant), has_failed = over_chunks(solve, sets.arrays_by_set, sets.num_sets, size)
     refused: dict[int, BayesgenError] = {}
     with each_warning_once(sets.num_sets) as noted:
         warned = np.flatnonzero(is_constant & ~has_failed).tolist()  # the first of them has the warning of all
         for indices in [*([index] for index in np.flatnonzero(has_failed).tolist()), *([warned] if warned else [])]:
             with noted(*indices):
                 try:
-                    fit_of_set(model, method, sets, indices[0], seed)
+                    problem = _problem_of_set(model, method, sets, indices[0], seed)
+                    method.solve(problem)
                 except BayesgenError as refusal:
                     refused[indices[0]] = refusal
-    for leaf in jax.tree.leaves((solution.parameters, solution.log_evidence)):
+    for leaf in jax.tree.leaves(numbers):
         leaf[list(refused)] = np.nan
-    return ClosedFits(
+    parameters, log_evidence = numbers
+    return FitBatch(
         model=model,
         method=method,
         sets=sets,
-        parameters=solution.parameters,
-        log_evidence=solution.log_evidence,
+        parameters=parameters,
+        log_evidence=log_evidence,
         refused=refused,
         attributes={"path": "one compiled call", "device": used()},
         diagnostics={},
         seed=seed,
-        solution=solution,
+        scaled=scaled,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "statistics_of"))
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method"))
 def _solutions(
-    shared: Any,
-    sets: Any,
-    *,
-    model: ConcreteModel,
-    schema: Schema,
-    method: Method,
-    statistics_of: Callable[..., Scaled],
-) -> tuple[tuple[ClosedSolution, Bool[Array, " B"]], Bool[Array, " B"]]:
-    """The fits of all sets, which have columns that do not vary, and for which a check failed."""
+    shared_arrays: Any, arrays_by_set: Any, *, model: ConcreteModel, schema: Schema, method: Method
+) -> tuple[tuple[ScaledStatistics, tuple[Any, Any], Bool[Array, " B"]], Bool[Array, " B"]]:
+    """Statistics of all sets, (parameters, log evidence), which have constant columns, and where a check failed."""
 
-    def of_set(arrays: Any) -> tuple[ClosedSolution, Array]:
-        known, statistics = statistics_of(model, schema, shared, arrays)
+    def solution(arrays: Any) -> tuple[ScaledStatistics, tuple[Any, Any], Array]:
+        known_schema, statistics = statistics_of_set(model, schema, shared_arrays, arrays)
         any_known(statistics.class_weights.sum() == 0)
-        scaled = model.with_scale(known, statistics.summaries)
-        _, variance, _, of_response = moments_of(scaled)
-        is_constant = [jnp.any(value == 0) for value in (variance, of_response) if value is not None]
-        return method.closed_form(model.conjugate(scaled), statistics), any_of(is_constant)
+        scaled = ScaledStatistics(schema_moments(model.with_scale(known_schema, statistics.summaries)), statistics)
+        posterior, (_, variance, _, response_variance) = scaled.posterior(model, schema, method), scaled.moments
+        is_constant = [jnp.any(value == 0) for value in (variance, response_variance) if value is not None]
+        log_evidence = scaled.prior(model, schema).log_evidence(statistics) if method.gives_evidence else None
+        return scaled, (posterior.parameters, log_evidence), any_of(is_constant)
 
-    return jax.vmap(with_failed_checks(of_set))(sets)
+    return jax.vmap(with_failed_checks(solution))(arrays_by_set)
+
+
+@functools.partial(jax.jit, static_argnames=("model", "schema", "method", "at"))
+def _tables(
+    scaled: ScaledStatistics, rows: Rows, *, model: ConcreteModel, schema: Schema, method: Method, at: At
+) -> tuple[Float[Array, "B n K"], Bool[Array, " B"]]:
+    """Tables of log-joints, and for which of the sets a check failed."""
+
+    def table(scaled_set: ScaledStatistics) -> Float[Array, "n K"]:
+        return chunk_table(scaled_set.posterior(model, schema, method).densities_at(at), rows, slice(None))
+
+    return jax.vmap(with_failed_checks(table))(scaled)
 
 
 def _separate_fits(
     model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, path: str, progress: bool | None
-) -> SeparateFits:
+) -> FitBatch:
     fits: dict[int, Fit] = {}
-    found: dict[int, dict[str, Any]] = {}
+    numbers_by_set: dict[int, dict[str, Any]] = {}
     refused: dict[int, BayesgenError] = {}
     with each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
 
@@ -204,26 +403,26 @@ def _separate_fits(
             problems: dict[int, ProgramProblem] = {}
             for index in range(block.start, block.stop):
                 with attempted(index):
-                    problems[index] = problem_of_set(method, sets, index, seed)
+                    problems[index] = _problem_of_set(model, method, sets, index, seed)
             needed = sets.num_sets * max(map(method.bytes_kept, problems.values()), default=0.0)
             too_much = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
             if too_much is not None and not are_summaries:
                 raise FitError(f"{too_much} Give keep='summary' for their means and diagnostics alone, or draw less.")
-            for index, solve in zip(problems, method.solvers_of(list(problems.values())), strict=True):
+            for index, solve in zip(problems, method.solvers(list(problems.values())), strict=True):
                 with attempted(index):
-                    fit = dataclasses.replace(solve(), model=model)
+                    fit = solve()
                     is_short = are_summaries and fit.is_sampled
-                    found[index] = _numbers_of(fit, is_short)
+                    numbers_by_set[index] = _numbers_of(fit, is_short)
                     if not is_short:
                         fits[index] = fit
                     advance(1)
-    if not found:
+    if not numbers_by_set:
         raise refused[0]
-    absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), next(iter(found.values())))
-    of_sets = (found.get(index, absent) for index in range(sets.num_sets))
-    numbers: Any = jax.tree.map(lambda *arrays: np.stack(arrays), *of_sets)
-    num_together = sum(each["is_together"] for each in found.values())
-    return SeparateFits(
+    absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), next(iter(numbers_by_set.values())))
+    all_numbers = (numbers_by_set.get(index, absent) for index in range(sets.num_sets))
+    numbers: Any = jax.tree.map(lambda *arrays: np.stack(arrays), *all_numbers)
+    num_together = sum(set_numbers["is_together"] for set_numbers in numbers_by_set.values())
+    return FitBatch(
         model=model,
         method=method,
         sets=sets,
@@ -251,3 +450,13 @@ def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
         else {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)},
         "is_together": fit.attributes.get("chain_method") == TOGETHER,
     }
+
+
+def _problem_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
+    """The training problem of a set; a `FitError` where the method refuses it."""
+    data = sets.summaries(index, method.needs_rows)
+    return ProgramProblem(model, data, _seed_of_set(seed, index), False).checked_for(method)
+
+
+def _seed_of_set(seed: Seed, index: int) -> PRNGKeyArray:
+    return jax.random.fold_in(as_key(seed), index)

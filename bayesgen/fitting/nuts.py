@@ -12,7 +12,6 @@ import numpy as np
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.labels import Learned
 from bayesgen.log_density import LogDensity
 from bayesgen.posteriors import (
     Draws,
@@ -43,11 +42,11 @@ from bayesgen.solvers import (
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
-from .components import unnamed
+from .axes import axes, class_axes
+from .components import with_invariant_diagnostics
 from .em import interior_point
-from .export import axes, class_axes
 from .fit import Fit
-from .problem import FiniteProblem, Method, ProgramProblem
+from .problem import Method, ProgramProblem
 from .starts import free_parameters
 
 TOGETHER = "vectorized with those of other data sets"
@@ -109,14 +108,11 @@ class NUTS(Settings, Method):
                     "every chain. Use MAP(), or give each column a variance of its own (covariance='diag', NaiveBayes)."
                 )
         needed = self.bytes_kept(problem) if problem.samples_rows else 0.0
-        what = f"The draws of the latents of {problem.data.statistics.total_weight:,.0f} rows"
-        refusal = beyond_memory(what, needed)
+        draws = f"The draws of the latents of {problem.data.statistics.total_weight:,.0f} rows"
+        refusal = beyond_memory(draws, needed)
         return refusal and (
             f"{refusal} Lower num_samples or num_chains, or integrate the latents of the rows out in the program."
         )
-
-    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
-        return problem.sampled(self)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
@@ -127,14 +123,15 @@ class NUTS(Settings, Method):
         find_starts = functools.partial(_starts, moving, start, problem.seed)
         # a mode of the latents of rows says little of how far they and the others reach
         chains = self.chains(density, find_starts if with_rows is None else None, problem.seed, problem.progress)
-        of_rows, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
+        row_draws, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
         if with_rows is not None and with_rows.marginal is not None and chains.stats["diverging"].any():
-            others = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
+            marginal_chains = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
             with jax.enable_x64(True), placed(with_rows.cost):
-                drawn = with_rows.draws_of_rows(others.values, problem.seed)
+                drawn = with_rows.draws_of_rows(marginal_chains.values, problem.seed)
             if drawn is not None:
-                chains, of_rows, path = others, drawn, f"{others.path}; latents of rows integrated out"
-        values, attributes = {**chains.values, **of_rows}, about(chains) | problem.about_products
+                chains, row_draws = marginal_chains, drawn
+                path = f"{marginal_chains.path}; latents of rows integrated out"
+        values, attributes = {**chains.values, **row_draws}, chain_attributes(chains) | problem.about_products
         attributes["path"] = path
         attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
         return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
@@ -166,18 +163,18 @@ class NUTS(Settings, Method):
             latents += problem.data.statistics.total_weight * problem.program.structure.num_free_local
         return 2 * 8 * self.num_chains * self.num_samples * latents  # latents and parameters
 
-    def solvers_of(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
+    def solvers(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
         """Chains of all problems are run side by side, where their densities are of one structure."""
-        alone = super().solvers_of(problems)
+        alone = super().solvers(problems)
         if len(problems) < 2 or not self.precondition:
             return alone
         with jax.enable_x64(True):
             try:
-                made = [self.density(problem) for problem in problems]
-                samples = self._sampled_together([density for density, *_ in made], problems, *made[0][1:])
+                targets = [self.density(problem) for problem in problems]
+                samples = self._sampled_together([density for density, *_ in targets], problems, *targets[0][1:])
             except FitError:  # of some problem, which says so where it is solved
                 return alone
-        together = zip(problems, made, samples, alone, strict=True)
+        together = zip(problems, targets, samples, alone, strict=True)
         return [
             solve if sample is None else functools.partial(self._fit_of_sample, problem, density, moving, *sample)
             for problem, (density, moving, _), sample, solve in together
@@ -250,7 +247,7 @@ def _are_alike(densities: Sequence[LogDensity]) -> bool:
     return len(structures) == 1 and len(shapes) == 1
 
 
-def about(chains: Chains) -> dict[str, Any]:
+def chain_attributes(chains: Chains) -> dict[str, Any]:
     """How the draws were made, for the attributes of a fit."""
     return {
         "path": chains.path,
@@ -301,8 +298,8 @@ def fit_of_draws(
         problems: sentences about the draws that the method knows of, for the warning.
     """
     values = program.parameters_of(sites)
-    of_problem = sites if program is problem.program else problem.program.latents_of(values)
-    latents = {name: of_problem[name] for name in problem.program.latents}
+    problem_sites = sites if program is problem.program else problem.program.latents_of(values)
+    latents = {name: problem_sites[name] for name in problem.program.latents}
     num_chains, num_draws = next(iter(latents.values())).shape[:2]
     stats = {"diverging": np.zeros((num_chains, num_draws), bool), **stats}
     draws = Draws(problem.program, latents, values, stats)
@@ -312,7 +309,7 @@ def fit_of_draws(
     draws = fit.posterior
     unlabelled = problem.data.statistics.unlabelled
     if unlabelled is not None and not problem.has_labels:
-        draws = unnamed(draws, class_axes(fit), unlabelled, problem.seed)
+        draws = with_invariant_diagnostics(draws, class_axes(fit), unlabelled, problem.seed)
         fit = dataclasses.replace(fit, posterior=draws)
     saturated = [] if problem.conjugate else saturated_sites(problem.program.latent_supports, latents)
     # the axes of a program of one's own would have to be found, by functions that are compiled for it

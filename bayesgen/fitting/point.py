@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import ModelError
-from bayesgen.labels import Learned
 from bayesgen.models import Conjugate
 from bayesgen.records import fill
 
 from .discriminative import conditional_fit, hybrid_fit
 from .fit import Fit
 from .joint import JointMethod
-from .problem import FiniteProblem, ProgramProblem
+from .problem import ProgramProblem
 from .starts import GivenClasses
 
 
@@ -95,10 +94,10 @@ def as_objective(objective: Any) -> TrainingObjective:
     """
     if isinstance(objective, TrainingObjective):
         return objective
-    known = OBJECTIVES.get(objective) if isinstance(objective, str) else None
-    if known is None:
+    named_objective = OBJECTIVES.get(objective) if isinstance(objective, str) else None
+    if named_objective is None:
         raise ModelError(f"objective must be one of {list(OBJECTIVES)} or Hybrid(coupling), got {objective!r}.")
-    return known
+    return named_objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +151,6 @@ class PointMethod(JointMethod):
         if not self.objective.looks_at_unlabelled:
             return conditional_fit(self, problem)
         return hybrid_fit(self, problem, float(self.objective.coupling))
-
-    def solve_finite(self, problem: FiniteProblem[Learned]) -> Learned:
-        return problem.maximised(self, self.has_prior)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

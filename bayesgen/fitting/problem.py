@@ -14,8 +14,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_integer, warn
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Learned
-from bayesgen.models import Conjugate, Densities
-from bayesgen.posteriors import At, Posterior, ProcessPosterior, chains_joined, chunk_table
+from bayesgen.models import Conjugate
+from bayesgen.posteriors import Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import (
     ConcreteModel,
     CrossProductsTerm,
@@ -24,10 +24,9 @@ from bayesgen.program import (
     repeated_rows,
     row_statistics,
 )
-from bayesgen.records import record
 from bayesgen.runtime import used
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Bool, Float, Seed
+from bayesgen.typing import Seed
 
 from .fit import Fit
 from .summaries import Summaries
@@ -50,7 +49,7 @@ class Problem(abc.ABC, Generic[Learned]):
     progress: bool | None = None
 
     @abc.abstractmethod
-    def solved_by(self, method: "Method") -> Learned:
+    def fit_by(self, method: "Method") -> Learned:
         """The fit by a method.
 
         Raises:
@@ -73,11 +72,11 @@ class ProgramProblem(Problem[Fit]):
         """Whether rows have labels, all or some of them."""
         return self.data.model.has_labels
 
-    def solved_by(self, method: "Method") -> Fit:
-        return method.solve(self.ready_for(method))
+    def fit_by(self, method: "Method") -> Fit:
+        return method.solve(self.checked_for(method))
 
-    def ready_for(self, method: "Method") -> "ProgramProblem":
-        """The problem of the model that its data select, which the method does not refuse."""
+    def checked_for(self, method: "Method") -> "ProgramProblem":
+        """The problem of the model that its data select; a `FitError` where the method refuses it."""
         if not method.gives_evidence:
             self.data.model.check_searchable(type(method).__name__)
         problem, model = self, self.data.model.selected_by(self.data.statistics)
@@ -214,84 +213,24 @@ class ProgramProblem(Problem[Fit]):
 
         Where the schema came with its scale, the fit that found it has warned.
         """
-        schema, known, constant = self.data.scaled_schema, self.data.schema.variance, []
+        schema, earlier, constant = self.data.scaled_schema, self.data.schema, []
         if schema.variance is not None and schema.columns is not None:
-            is_constant = np.asarray(schema.variance == 0) & (True if known is None else np.isnan(known))
-            if is_constant.any():
-                is_constant &= self._has_default_prior(is_constant)
-                constant = np.asarray(schema.columns)[is_constant].tolist()
-        response, before = schema.response, self.data.schema.response
-        if response is not None and (before is None or before.variance is None):
-            constant += response.constant
+            is_new = True if earlier.variance is None else np.isnan(earlier.variance)
+            is_constant = np.asarray(schema.variance == 0) & is_new
+            constant = np.asarray(schema.columns)[is_constant].tolist()
+            if constant and self.conjugate is not None:  # a prior that depends on variances is a default
+                varying = dataclasses.replace(schema, variance=np.where(is_constant, 4.0, schema.variance))
+                pairs = zip(self.conjugate.blocks, self.data.model.conjugate(varying).blocks, strict=True)
+                scaled = {name for block, other in pairs if block.family != other.family for name in block.columns}
+                constant = [name for name in constant if name in scaled]
+        if schema.response is not None and (earlier.response is None or earlier.response.variance is None):
+            constant += schema.response.constant
         if constant:
             warn(
                 f"Constant columns {constant}: their default prior takes variance 1, or that of the columns with which "
                 "they share it. Drop them if they carry nothing.",
                 ConstantColumnWarning,
             )
-
-    def _has_default_prior(self, places: Bool[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
-        """Whether the priors of the columns at these places depend on the variances there.
-
-        All columns of a block have one family, so the block's prior with other variances decides for each of them.
-        """
-        if self.conjugate is None:
-            return places
-        schema = self.data.scaled_schema
-        assert schema.variance is not None and schema.columns is not None
-        at_one, at_four = (
-            self.data.model.conjugate(dataclasses.replace(schema, variance=np.where(places, value, schema.variance)))
-            for value in (1.0, 4.0)
-        )
-        pairs = zip(at_one.blocks, at_four.blocks, strict=True)
-        named = {name for block, other in pairs if block.family != other.family for name in block.columns}
-        return np.asarray([name in named for name in schema.columns])
-
-
-@record
-class ClosedSolution:
-    """A fit in closed form, as numbers alone: a pytree, so that many are one.
-
-    Attributes:
-        conjugate: the posterior; of a point the prior, whose families make densities of parameters.
-        parameters: the point, or posterior means.
-        log_evidence: of the training data; None for a point.
-    """
-
-    conjugate: Conjugate
-    parameters: dict[str, Any]
-    log_evidence: Any = None
-
-    def can(self, at: At) -> bool:
-        """Whether it has densities of rows there."""
-        return self.log_evidence is not None or at != "predictive"
-
-    def densities(self, at: At) -> Densities:
-        """Densities of rows at a point, or with the parameters integrated out. Traceable."""
-        if at == "predictive":
-            return self.conjugate.predictive_densities()
-        is_mode = at == "mode" and self.log_evidence is not None
-        return self.conjugate.densities_at(self.conjugate.mode() if is_mode else self.parameters)
-
-    def log_joint(self, rows: Rows, at: At) -> Float[Array, "n K"]:
-        """The table of log-joints of rows. Traceable."""
-        return chunk_table(self.densities(at), rows, slice(None))
-
-
-class FiniteProblem(Problem[Learned]):
-    """A problem with finitely many processes, such as the hypotheses of a concept, up to hyperparameters."""
-
-    @abc.abstractmethod
-    def enumerated(self, method: "Method") -> Learned:
-        """The fit with the posterior of all processes."""
-
-    @abc.abstractmethod
-    def maximised(self, method: Any, has_prior: bool) -> Learned:
-        """The fit with the most probable process, under the prior or without one."""
-
-    @abc.abstractmethod
-    def sampled(self, method: Any) -> Learned:
-        """The fit with draws of the hyperparameters, the processes summed out."""
 
 
 class Method(abc.ABC):
@@ -317,8 +256,10 @@ class Method(abc.ABC):
         """Whether its fits of complete data have a closed form, for `closed_form`."""
         return False
 
-    def closed_form(self, conjugate: Conjugate, statistics: SufficientStatistics) -> ClosedSolution:
-        """The fit of complete data under a prior with a closed form. Traceable."""
+    def closed_form(
+        self, model: ConcreteModel, schema: Schema, prior: Conjugate, statistics: SufficientStatistics
+    ) -> ProcessPosterior:
+        """The posterior, or point, of complete data under a prior with a closed form. Traceable."""
         raise NotImplementedError
 
     def bytes_kept(self, problem: ProgramProblem) -> float:
@@ -334,18 +275,11 @@ class Method(abc.ABC):
         for name, value in counts.items():
             check_integer(f"{type(self).__name__}: {name}", value, 1)
 
-    def trained(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
-        """The fit of a model to summarised data."""
-        return ProgramProblem(model, data, seed, progress).solved_by(self)
+    def fitted(self, model: Any, data: Summaries, seed: Seed = 0, progress: bool | None = None) -> Fit:
+        """The fit of a model to summarised data; a `FitError` where the method refuses them."""
+        return ProgramProblem(model, data, seed, progress).fit_by(self)
 
-    def solve_finite(self, problem: "FiniteProblem[Learned]") -> Learned:
-        """The fit of a problem with finitely many processes, by the answer of the problem that suits the method."""
-        name = type(self).__name__
-        raise FitError(
-            f"A model of finitely many processes is not trained by {name}(). Use Exact(), NUTS(), MAP() or MLE()."
-        )
-
-    def solvers_of(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
+    def solvers(self, problems: Sequence[ProgramProblem]) -> Sequence[Callable[[], Fit]]:
         """For each of several problems for which there is no `refusal` a function that gives its fit."""
         return [functools.partial(self.solve, problem) for problem in problems]
 

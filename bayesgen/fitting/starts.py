@@ -169,38 +169,41 @@ class GivenParameters:
     """Processes to start from, as users give them.
 
     Attributes:
-        given: for each start a mapping, name of a parameter -> its value.
+        parameters: for each start a mapping, name of a parameter -> its value.
     """
 
-    given: tuple[dict[str, Any], ...]
+    parameters: tuple[dict[str, Any], ...]
 
     def __init__(self, starts: Any) -> None:
         """One mapping or several; a `DataError` for a value that is not an array of finite numbers."""
-        several = [starts] if isinstance(starts, Mapping) else starts
-        fill(self, given=tuple({name: _as_array(name, value) for name, value in each.items()} for each in several))
+        mappings = [starts] if isinstance(starts, Mapping) else starts
+        arrays = ({name: _as_array(name, value) for name, value in mapping.items()} for mapping in mappings)
+        fill(self, parameters=tuple(arrays))
 
     def __hash__(self) -> int:
         """By names and shapes."""
-        return hash(tuple(tuple((name, np.shape(value)) for name, value in each.items()) for each in self.given))
+        return hash(tuple(tuple((name, np.shape(value)) for name, value in start.items()) for start in self.parameters))
 
     def __repr__(self) -> str:
-        return f"<{len(self.given)} of {quote_some(sorted({name for each in self.given for name in each}))}>"
+        return (
+            f"<{len(self.parameters)} of {quote_some(sorted({name for start in self.parameters for name in start}))}>"
+        )
 
-    def processes(self, program: GenerativeProgram, others: ParameterArrays) -> list[ParameterArrays]:
-        """The parameters of each start; those that it lacks are taken from `others`.
+    def processes(self, program: GenerativeProgram, defaults: ParameterArrays) -> list[ParameterArrays]:
+        """The parameters of each start; those that it lacks are the defaults.
 
         Raises:
             DataError: a name that is not a parameter; a value of another shape, or outside the support.
         """
-        return [_checked(each, program, others) for each in self.given]
+        return [_checked(start, program, defaults) for start in self.parameters]
 
-    def vectors(self, program: GenerativeProgram, others: ParameterArrays) -> Float[np.ndarray, "starts D"]:
+    def vectors(self, program: GenerativeProgram, defaults: ParameterArrays) -> Float[np.ndarray, "starts D"]:
         """The unconstrained vector of each start, finite even for probabilities of zero. Inside float64.
 
         Raises:
             DataError: see `processes`.
         """
-        return np.stack([made_finite(free_parameters(program, start)) for start in self.processes(program, others)])
+        return np.stack([made_finite(free_parameters(program, start)) for start in self.processes(program, defaults)])
 
 
 def free_parameters(program: GenerativeProgram, parameters: ParameterArrays) -> Float[np.ndarray, " D"]:
@@ -220,7 +223,7 @@ def are_parameters(starts: Any) -> bool:
     if isinstance(starts, Mapping):
         return True
     is_list = isinstance(starts, list | tuple) and len(starts) > 0
-    return is_list and all(isinstance(each, Mapping) for each in starts)
+    return is_list and all(isinstance(start, Mapping) for start in starts)
 
 
 def _as_array(name: str, value: Any) -> np.ndarray:
@@ -233,16 +236,18 @@ def _as_array(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _checked(given: Mapping[str, np.ndarray], program: GenerativeProgram, others: ParameterArrays) -> ParameterArrays:
-    unknown = [name for name in given if name not in others]
+def _checked(
+    parameters: Mapping[str, np.ndarray], program: GenerativeProgram, defaults: ParameterArrays
+) -> ParameterArrays:
+    unknown = [name for name in parameters if name not in defaults]
     if unknown:
-        raise DataError(f"starts= names {quote_some(unknown)}, and the parameters are {quote_some(sorted(others))}.")
-    for name, value in given.items():
-        if value.shape != np.shape(others[name]):
+        raise DataError(f"starts= names {quote_some(unknown)}, and the parameters are {quote_some(sorted(defaults))}.")
+    for name, value in parameters.items():
+        if value.shape != np.shape(defaults[name]):
             raise DataError(
-                f"starts= has an array of shape {value.shape} for {name!r}, whose shape is {np.shape(others[name])}."
+                f"starts= has an array of shape {value.shape} for {name!r}, whose shape is {np.shape(defaults[name])}."
             )
-    start = {**others, **given}
+    start = {**defaults, **parameters}
     latents = program.latents_of(start)
     for name, support in program.latent_supports.items():
         has_bounds = not any(isinstance(bound, jax.core.Tracer) for bound in jax.tree.leaves(support))
@@ -259,36 +264,36 @@ class GivenClasses:
     """Classes of the rows to start from, as users give them.
 
     Attributes:
-        given: labels or responsibilities of the rows as given to `fit`, those of rows with labels included.
+        arrays: labels or responsibilities of the rows as given to `fit`, those of rows with labels included.
     """
 
-    given: tuple[Shaped[np.ndarray, "n ..."], ...]
+    arrays: tuple[Shaped[np.ndarray, "n ..."], ...]
 
     def __init__(self, starts: Any) -> None:
-        several = isinstance(starts, list | tuple) and len(starts) > 0 and all(np.ndim(each) > 0 for each in starts)
-        several = several and any(hasattr(each, "shape") for each in starts)
-        fill(self, given=tuple(map(_array_of_start, starts if several else [starts])))
+        several = isinstance(starts, list | tuple) and len(starts) > 0 and all(np.ndim(start) > 0 for start in starts)
+        several = several and any(hasattr(start, "shape") for start in starts)
+        fill(self, arrays=tuple(map(_array_of_start, starts if several else [starts])))
 
     def __hash__(self) -> int:
         """By shapes: labels may be any objects."""
-        return hash(tuple(array.shape for array in self.given))
+        return hash(tuple(array.shape for array in self.arrays))
 
     def __repr__(self) -> str:
-        return f"<{len(self.given)} of {', '.join(sorted({str(array.shape) for array in self.given}))}>"
+        return f"<{len(self.arrays)} of {', '.join(sorted({str(array.shape) for array in self.arrays}))}>"
 
-    def classes(self, schema: Schema, num_rows: int, places: Int[np.ndarray, " m"]) -> list[Classes]:
-        """The codes or responsibilities of the rows at these places, for each start.
+    def classes(self, schema: Schema, num_rows: int, positions: Int[np.ndarray, " m"]) -> list[Classes]:
+        """The codes or responsibilities of the rows at these positions, for each start.
 
         Args:
             schema: of the training data.
             num_rows: how many rows there are, with and without labels.
-            places: of those without.
+            positions: of those without.
 
         Raises:
-            DataError: another number of rows or classes; unknown labels, or missing ones at these places; numbers that
-                are not responsibilities.
+            DataError: another number of rows or classes; unknown labels, or missing ones at these positions; numbers
+                that are not responsibilities.
         """
-        return [_classes(array, schema, num_rows, places) for array in self.given]
+        return [_classes(array, schema, num_rows, positions) for array in self.arrays]
 
 
 def _array_of_start(start: Any) -> np.ndarray:
@@ -301,34 +306,34 @@ def _array_of_start(start: Any) -> np.ndarray:
     return array
 
 
-def _classes(array: np.ndarray, schema: Schema, num_rows: int, places: Int[np.ndarray, " m"]) -> Classes:
+def _classes(array: np.ndarray, schema: Schema, num_rows: int, positions: Int[np.ndarray, " m"]) -> Classes:
     if len(array) != num_rows:
         raise DataError(
             f"starts= has {len(array)} rows, and X has {num_rows}. Give one for each row, whether y has its label or "
             "not."
         )
     if array.ndim == 2:
-        return _responsibilities(array, len(schema.classes or ()), places)
+        return _responsibilities(array, len(schema.classes or ()), positions)
     codes = schema.label_codes(array, "starts=")
     assert codes is not None
-    if (codes[places] < 0).any():
-        row = int(places[np.argmax(codes[places] < 0)])
+    if (codes[positions] < 0).any():
+        row = int(positions[np.argmax(codes[positions] < 0)])
         raise DataError(f"starts= has no label at row {row}, and y neither. Give one wherever y has none.")
-    return codes[places]
+    return codes[positions]
 
 
-def _responsibilities(array: np.ndarray, num_classes: int, places: Int[np.ndarray, " m"]) -> Classes:
+def _responsibilities(array: np.ndarray, num_classes: int, positions: Int[np.ndarray, " m"]) -> Classes:
     if array.shape[1] != num_classes or array.dtype.kind not in "biuf":
         raise DataError(
             f"starts= has {array.shape[1]} columns of dtype {array.dtype}, and there are {num_classes} classes: give "
             "responsibilities, one number for each class."
         )
-    shares = array[places].astype(np.float64)
+    shares = array[positions].astype(np.float64)
     bad = ~((shares >= 0).all(1) & (np.abs(shares.sum(1) - 1) <= 1e-6))
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"starts= has {shares[row].tolist()} at row {int(places[row])}. Responsibilities are nonnegative, and "
+            f"starts= has {shares[row].tolist()} at row {int(positions[row])}. Responsibilities are nonnegative, and "
             "those of a row sum to 1."
         )
     return shares / shares.sum(1, keepdims=True)

@@ -64,13 +64,8 @@ class Summaries:
 
     @property
     def _unlabelled_weight(self) -> float | None:
-        known = float(self.statistics.class_weights.sum())
-        return None if self.statistics.unlabelled is None else self.total_weight - known
-
-    @property
-    def evidence(self) -> SufficientStatistics:
-        """The sufficient statistics, under their public name."""
-        return self.statistics
+        labelled_weight = float(self.statistics.class_weights.sum())
+        return None if self.statistics.unlabelled is None else self.total_weight - labelled_weight
 
     @property
     def total_weight(self) -> float:
@@ -96,13 +91,13 @@ class Summaries:
                 "different default priors. Summarise both with the schema of one fit."
             )
         offsets = ((self.unlabelled_places, 0), (other.unlabelled_places, self.num_rows))
-        places = [part + offset for part, offset in offsets if part is not None]
+        positions = [part + offset for part, offset in offsets if part is not None]
         return dataclasses.replace(
             self,
             schema=(scaled[0] if scaled else self.schema).widened(self.schema.ranges).widened(other.schema.ranges),
             statistics=self.statistics + other.statistics,
             num_rows=self.num_rows + other.num_rows,
-            unlabelled_places=np.concatenate(places) if places else None,
+            unlabelled_places=np.concatenate(positions) if positions else None,
             rows=None if self.rows is None or other.rows is None else joined_rows([self.rows, other.rows]),
         )
 
@@ -116,8 +111,8 @@ class Summaries:
             DataError: naming both models; an object that is not a model.
         """
         check_model(model)
-        wanted = self._concrete(model)
-        if self.model != wanted and not (isinstance(wanted, ConcreteModel) and wanted.shares_statistics(self.model)):
+        other = self._concrete(model)
+        if self.model != other and not (isinstance(other, ConcreteModel) and other.shares_statistics(self.model)):
             raise DataError(
                 f"These summaries were made for {_shown(self.model)}, and the model to fit is {_shown(model)}. "
                 "Summarise the data with the model to fit."
@@ -126,9 +121,9 @@ class Summaries:
     def made_for(self, model: Any) -> "Summaries":
         """These summaries for another model with the same statistics: see `check_made_for`."""
         self.check_made_for(model)
-        wanted = self._concrete(model)
-        assert isinstance(wanted, ConcreteModel)
-        return self if self.model == wanted else dataclasses.replace(self, model=wanted)
+        concrete = self._concrete(model)
+        assert isinstance(concrete, ConcreteModel)
+        return self if self.model == concrete else dataclasses.replace(self, model=concrete)
 
     def _concrete(self, model: Recipe) -> Recipe:
         """The model for these columns; itself where the schema is of a program, which has no kinds of columns."""
@@ -148,14 +143,14 @@ class Summaries:
             if not likelihood.has_row_parameters  # no scale is taken from these
         }
 
-        def of_rows(places: slice) -> dict[str, Summary]:
-            rows = unlabelled.take(places)
+        def chunk_summaries(part: slice) -> dict[str, Summary]:
+            rows = unlabelled.take(part)
             return summaries_of(rows, statistics, rows.codes, 1)
 
-        of_all_rows = {site: summaries[site].pooled() for site in statistics}
-        for part in in_threads(of_rows, table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)):
-            of_all_rows = {site: summary.merge(part[site]) for site, summary in of_all_rows.items()}
-        return self.model.with_scale(self.schema, of_all_rows)
+        pooled = {site: summaries[site].pooled() for site in statistics}
+        for chunk in in_threads(chunk_summaries, table_chunks(unlabelled.num_rows, unlabelled.cells_per_row)):
+            pooled = {site: summary.merge(chunk[site]) for site, summary in pooled.items()}
+        return self.model.with_scale(self.schema, pooled)
 
 
 def _same_scale(one: Schema, other: Schema) -> bool:
@@ -259,10 +254,10 @@ def as_summaries(
     tables = read_tables(X, y, sample_weight)
     first = next(tables)
     with naming_origin(first.chunk_number, first.num_dropped):
-        found = inferred_schema(model, first, schema)
-        concrete = model.concrete(found)
+        resolved = inferred_schema(model, first, schema)
+        concrete = model.concrete(resolved)
     keeps_rows = keeps_rows or (not first.chunk_number and concrete.has_row_statistics)
-    return summarize_tables(concrete, found, itertools.chain([first], tables), keeps_rows)
+    return summarize_tables(concrete, resolved, itertools.chain([first], tables), keeps_rows)
 
 
 def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schema:
@@ -283,8 +278,8 @@ def summaries_of_rows(model: ConcreteModel, schema: Schema, rows: Rows, keeps_ro
     """The summaries of encoded rows, which may be none; `keeps_rows` keeps the rows with labels, too."""
     statistics = model.summarize(schema, rows)
     unlabelled = None if rows.labels is None or statistics.unlabelled is None else np.flatnonzero(rows.labels < 0)
-    kept = rows_with_labels(model, rows) if keeps_rows else None
-    return Summaries(model, schema, statistics, rows.num_rows, unlabelled, kept)
+    labelled_rows = rows_with_labels(model, rows) if keeps_rows else None
+    return Summaries(model, schema, statistics, rows.num_rows, unlabelled, labelled_rows)
 
 
 def summarize_tables(
@@ -292,41 +287,44 @@ def summarize_tables(
 ) -> Summaries:
     """The summaries of all tables together; `keeps_rows` keeps the rows with labels, too."""
     num_rows, unknown = 0, Counter[str]()
-    places: list[Int[np.ndarray, " m"]] = []
-    kept: list[Rows] = []
+    positions: list[Int[np.ndarray, " m"]] = []
+    labelled: list[Rows] = []
 
-    def of_rows(table: Table, part: slice) -> Summaries:
+    def chunk_summaries(table: Table, part: slice) -> Summaries:
         chunk = table.rows(part)
         rows = encoded_rows(model, schema, chunk)
-        found = summaries_of_rows(model, schema, rows, keeps_rows)
+        summaries = summaries_of_rows(model, schema, rows, keeps_rows)
         ranged = schema.ranges.keys() & rows.covariates.keys()
         widened = schema.widened({name: rows.covariates[name] for name in ranged}) if ranged else schema
-        missing = found.unlabelled_places
+        missing = summaries.unlabelled_places
         if missing is not None:  # by their positions in the data as given
             missing = num_rows + (missing + part.start if chunk.positions is None else chunk.positions[missing])
-        return dataclasses.replace(found, schema=widened, unlabelled_places=missing)
+        return dataclasses.replace(summaries, schema=widened, unlabelled_places=missing)
 
     def parts() -> Iterator[SufficientStatistics]:
         nonlocal num_rows, schema
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 try:
-                    chunks = functools.partial(of_rows, table), schema.row_chunks(table)
-                    for found in (in_threads if model.in_threads else map)(*chunks):
-                        schema = schema.widened(found.schema.ranges) if found.schema.ranges else schema
-                        places.extend([] if found.unlabelled_places is None else [found.unlabelled_places])
-                        kept.extend([] if found.rows is None else [found.rows])
-                        yield found.statistics
+                    chunks = functools.partial(chunk_summaries, table), schema.row_chunks(table)
+                    for part in (in_threads if model.in_threads else map)(*chunks):
+                        schema = schema.widened(part.schema.ranges) if part.schema.ranges else schema
+                        positions.extend([] if part.unlabelled_places is None else [part.unlabelled_places])
+                        labelled.extend([] if part.rows is None else [part.rows])
+                        yield part.statistics
                 except DataError:
-                    of_rows(table, slice(0, table.num_rows))  # names the row, and counts, in the table as it was given
+                    chunk_summaries(
+                        table, slice(0, table.num_rows)
+                    )  # names the row, and counts, in the table as it was given
                     raise
             num_rows += table.num_rows + table.num_dropped
             unknown.update(table.unknown_cells)
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    unlabelled_places = np.concatenate(places) if places else None
-    return Summaries(model, schema, statistics, num_rows, unlabelled_places, joined_rows(kept) if kept else None)
+    unlabelled_places = np.concatenate(positions) if positions else None
+    rows = joined_rows(labelled) if labelled else None
+    return Summaries(model, schema, statistics, num_rows, unlabelled_places, rows)
 
 
 def rows_with_labels(model: ConcreteModel, rows: Rows) -> Rows:

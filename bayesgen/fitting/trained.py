@@ -17,7 +17,7 @@ from bayesgen.records import by_content
 from bayesgen.saving import Savable
 from bayesgen.typing import Float, Shaped
 
-from .data_sets import moments_of, with_moments
+from .data_sets import schema_moments, with_moments
 from .summaries import Summaries
 
 
@@ -67,7 +67,7 @@ class Trained(Savable, Generic[Answered]):
         return self.posterior.sample_stats
 
 
-class Prior(dict[str, Family]):
+class PriorFamilies(dict[str, Family]):
     """Name -> resolved family, "class" and each block. Its text says which hyperparameters come from the data.
 
     Args:
@@ -83,10 +83,10 @@ class Prior(dict[str, Family]):
     @property
     def from_data(self) -> dict[str, list[str]]:
         """Name of a family -> its hyperparameters that are computed from means and variances of the training data."""
-        moved: Any = [None if known is None else 4 * known + 1 for known in moments_of(self.schema)]
-        others = dict(self.model.conjugate(with_moments(self.schema, moved)).families())
-        pairs = {name: (family.hyperparameters, others[name].hyperparameters) for name, family in self.items()}
-        return {name: [key for key in one if np.any(one[key] != other[key])] for name, (one, other) in pairs.items()}
+        moved: Any = [None if moment is None else 4 * moment + 1 for moment in schema_moments(self.schema)]
+        moved_families = dict(self.model.conjugate(with_moments(self.schema, moved)).families())
+        pairs = {name: (family.hyperparameters, moved_families[name].hyperparameters) for name, family in self.items()}
+        return {name: [key for key in now if np.any(now[key] != then[key])] for name, (now, then) in pairs.items()}
 
     def __repr__(self) -> str:
         remarks = {name: f"; from the data: {argument_names(keys)}" for name, keys in self.from_data.items() if keys}
@@ -122,10 +122,10 @@ class TrainedProgram(Trained[Any]):
         return self.concrete.bind(self.schema)
 
     @functools.cached_property
-    def prior(self) -> "Prior | None":
+    def prior(self) -> PriorFamilies | None:
         """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
         conjugate = self.concrete.conjugate(self.schema)
-        return None if conjugate is None else Prior(conjugate.families(), self.concrete, self.schema)
+        return None if conjugate is None else PriorFamilies(conjugate.families(), self.concrete, self.schema)
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:
@@ -163,8 +163,8 @@ class TrainedProgram(Trained[Any]):
             rows = read_rows(self.program, table, labelled=True)
             self.schema.check_ranges(rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
-        known = self.schema.columns or ()
-        if len(table.names) == len(known) + 1 and self._label in table.names and self._label not in known:
+        columns = self.schema.columns or ()
+        if len(table.names) == len(columns) + 1 and self._label in table.names and self._label not in columns:
             table = dataclasses.replace(table, names=[name for name in table.names if name != self._label])
         rows = self.concrete.read_rows(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)

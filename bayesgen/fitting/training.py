@@ -12,7 +12,8 @@ from bayesgen.program import Model, Recipe
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Data, Seed, Values
 
-from .fit import Fit, warn_of_left_out
+from .fit import Fit
+from .growth import warn_of_left_out
 from .problem import Method, Problem, ProgramProblem
 from .summaries import Summaries, as_summaries
 
@@ -103,7 +104,7 @@ def fit(
         if not isinstance(X, Problem):
             keeps_rows = method.needs_rows
             problem = prepare(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
-        solved = dataclasses.replace(problem, seed=seed, progress=progress).solved_by(method)
+        solved = dataclasses.replace(problem, seed=seed, progress=progress).fit_by(method)
         if isinstance(solved, Fit) and (left_out := solved.attributes.get("sites_left_out")):
             warn_of_left_out(left_out)
         return solved

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bayesgen.data import Rows, Schema
-from bayesgen.families import Advice, Family, IncompleteFamily, LatentVariableFamily, Names
+from bayesgen.families import Family, IncompleteFamily, LatentVariableFamily, Names
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import (
     DensityGivenFeatures,
@@ -58,7 +58,7 @@ class Conjugate:
         class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
-        advice: the remedy that messages name where there is no maximum.
+        averaging, without_class: remedies that messages name where there is no maximum: see `Names`.
         closed_response: p(y | x) of a continuous label y in closed form, or None.
     """
 
@@ -66,7 +66,8 @@ class Conjugate:
     blocks: tuple[Block, ...]
     classes: tuple[Category, ...] = static()
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
-    advice: Advice = static(default=Advice(), init=False)
+    averaging: str = static(default=Names.averaging, init=False)
+    without_class: str = static(default=Names.without_class, init=False)
     is_one_structure: ClassVar[bool] = True
     """Whether it is a distribution of the parameters of one program."""
 
@@ -324,12 +325,12 @@ class Conjugate:
 
     def _names(self, name: str, family: Family) -> Names:
         """Names for messages: hidden variables have no method that averages but `NUTS`."""
-        is_open = isinstance(family, LatentVariableFamily)
-        advice = dataclasses.replace(self.advice, averaging="NUTS()") if is_open else self.advice
+        averaging = "NUTS()" if isinstance(family, LatentVariableFamily) else self.averaging
+        remedies: Any = {"averaging": averaging, "without_class": self.without_class}
         if family is self.class_prior:
-            return Names("class", None, [f"probability of {label!r}" for label in self.classes], advice=advice)
+            return Names("class", None, [f"probability of {label!r}" for label in self.classes], **remedies)
         columns = next(block.columns for block in self.blocks if block.name == name)
-        return Names(name, None if self.class_prior is None else self.classes, columns, advice=advice)
+        return Names(name, None if self.class_prior is None else self.classes, columns, **remedies)
 
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
         """Log class probabilities and the blocks' densities at given parameters."""

@@ -202,9 +202,14 @@ class ProcessPosterior(Posterior):
     def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         return closed.at(self.mode if at == "mode" else self.mean, rows)
 
+    def densities_at(self, at: At) -> Densities:
+        """The densities of rows by blocks at a point, or with the parameters integrated out. Traceable."""
+        assert self.conjugate is not None
+        return self.conjugate.densities_at(self.mode if at == "mode" else self.mean)
+
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
-        parameters = self.mode if at == "mode" else self.mean
         if self.conjugate is not None:
-            return closed_table(self.conjugate.densities_at(parameters), rows)
+            return closed_table(self.densities_at(at), rows)
+        parameters = self.mode if at == "mode" else self.mean
         assert self.program is not None
         return program_table(self.program.for_prediction, self.program.latents_of(parameters), rows)

@@ -12,9 +12,9 @@ from bayesgen.program import ConcreteModel
 from bayesgen.records import by_content
 from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Float, PRNGKeyArray
+from bayesgen.typing import PRNGKeyArray
 
-from .base import At, Numbers, ParameterArrays, ProcessPosterior, closed_table, numbers_of_draws
+from .base import At, Numbers, ParameterArrays, ProcessPosterior, numbers_of_draws
 
 
 @by_content
@@ -60,8 +60,8 @@ class ConjugatePosterior(ProcessPosterior):
     def _predictive(self) -> Densities:
         return self.conjugate.predictive_densities()
 
-    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
-        return closed_table(self._predictive, rows) if at == "predictive" else super()._log_joint(rows, at)
+    def densities_at(self, at: At) -> Densities:
+        return self._predictive if at == "predictive" else super().densities_at(at)
 
     def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         if at != "predictive":

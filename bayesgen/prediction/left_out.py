@@ -13,17 +13,17 @@ import numpy as np
 from bayesgen.data import Rows, Schema
 from bayesgen.families import DirichletCategorical
 from bayesgen.fitting import (
-    UNKNOWN_MOMENTS,
+    DataSets,
     Fit,
     Method,
-    ProgramProblem,
-    SetsOfRows,
     num_sets_at_once,
+    statistics_of_set,
     summaries_of_rows,
     why_not_closed,
     with_moments,
+    without_moments,
 )
-from bayesgen.posteriors import At, ConjugatePosterior, numbers_per_row
+from bayesgen.posteriors import At, ConjugatePosterior, chunk_table, numbers_per_row
 from bayesgen.program import ConcreteModel, scores_of
 from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, padded_size
 from bayesgen.statistics import SufficientStatistics, merged, with_failed_checks
@@ -111,7 +111,7 @@ def scores_without(
 def refitted(fit: Fit, rows: Rows) -> Fit:
     """The fit of these rows under the prior of all rows, whose scale the schema keeps."""
     data = summaries_of_rows(fit.concrete, fit.schema, rows, fit.method.needs_rows)
-    return ProgramProblem(fit.model, data, progress=False).solved_by(fit.method)
+    return fit.method.fitted(fit.model, data, progress=False)
 
 
 def _is_closed(fit: Fit, rule: Rule, rows: Rows) -> bool:
@@ -174,7 +174,7 @@ def _table_by_merging(
     position = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[fold]
     positions, weights = np.zeros((num_blocks * length, sizes.max()), int), np.zeros((num_blocks * length, sizes.max()))
     positions[fold, position], weights[fold, position] = order, rows.frequencies[order]
-    sets = SetsOfRows(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), positions, weights)
+    sets = DataSets(fit.concrete, fit.schema, dataclasses.replace(rows, weights=None), positions, weights)
     block_of_row = np.full(rows.num_rows, -1)
     block_of_row[order] = fold // length
 
@@ -191,10 +191,10 @@ def _table_by_merging(
             return left_tables + tables_of(middle, last, others.merge(statistics_of(first, middle)))
         tables, has_failed = _tables_without(
             others,
-            sets.shared,
-            jax.tree.map(lambda array: array[first * length : last * length], sets.of_each),
+            sets.shared_arrays,
+            jax.tree.map(lambda array: array[first * length : last * length], sets.arrays_by_set),
             model=fit.concrete,
-            schema=with_moments(fit.schema, UNKNOWN_MOMENTS),
+            schema=without_moments(fit.schema),
             method=fit.method,
             at=rule.closed_at,
         )
@@ -222,10 +222,10 @@ def _tables_without(
 
     Args:
         never_out: statistics of the rows of no fold.
-        shared, folds: see `SetsOfRows`.
+        shared, folds: see `DataSets`.
     """
     prior = model.conjugate(with_moments(schema, shared[0]))
-    fold_statistics = jax.vmap(lambda fold: SetsOfRows.statistics_of(model, schema, shared, fold)[1])(folds)
+    fold_statistics = jax.vmap(lambda fold: statistics_of_set(model, schema, shared, fold)[1])(folds)
     never_out = jax.tree.map(lambda leaf, fold_leaf: jnp.asarray(leaf, fold_leaf.dtype), never_out, fold_statistics)
 
     def merging(total: SufficientStatistics, part: SufficientStatistics) -> tuple[Any, SufficientStatistics]:
@@ -235,7 +235,7 @@ def _tables_without(
     _, after = jax.lax.scan(merging, jax.tree.map(jnp.zeros_like, never_out), fold_statistics, reverse=True)
 
     def table_of_fold(fold: Any, *parts: SufficientStatistics) -> Float[Array, "m K"]:
-        posterior = method.closed_form(prior, merged(parts))
-        return posterior.log_joint(shared[1].take(fold[0]), at)
+        posterior = method.closed_form(model, schema, prior, merged(parts))
+        return chunk_table(posterior.densities_at(at), shared[1].take(fold[0]), slice(None))
 
     return jax.vmap(with_failed_checks(table_of_fold))(folds, before, after)

@@ -14,7 +14,6 @@ from bayesgen.data import CATEGORICAL, KINDS_OF_STEPS, Kind, Schema, SequenceOf
 from bayesgen.errors import ModelError, check_integer
 from bayesgen.families import (
     ANONYMOUS,
-    Advice,
     DirichletTables,
     Family,
     Hyperparameter,
@@ -340,5 +339,5 @@ class DirichletHiddenMarkov(LatentVariableFamily):
 
 def _with_states(names: Names) -> Names:
     """Names of tables in which an axis of states follows that of the classes."""
-    advice = Advice("NUTS()", f"take fewer states, or {names.advice.without_class}")
-    return dataclasses.replace(names, has_states=True, advice=advice)
+    remedy = f"take fewer states, or {names.without_class}"
+    return dataclasses.replace(names, has_states=True, averaging="NUTS()", without_class=remedy)

@@ -100,11 +100,11 @@ def test_arrays_and_sparse_matrices_may_be_chunks(make, rng):
 @pytest.mark.parametrize("wrap", [list, tuple, iter], ids=lambda wrap: wrap.__name__)
 def test_chunks_come_as_lists_tuples_iterators_and_zips(wrap, data):
     X, y, _ = data
-    whole = bg.summarize(MODELS["full"], X, y).evidence.class_weights
-    assert bg.summarize(MODELS["full"], wrap(list(parts(X, y)))).evidence.class_weights.tolist() == whole.tolist()
+    whole = bg.summarize(MODELS["full"], X, y).statistics.class_weights
+    assert bg.summarize(MODELS["full"], wrap(list(parts(X, y)))).statistics.class_weights.tolist() == whole.tolist()
     Xs, ys = zip(*parts(X, y), strict=True)
     found = bg.summarize(MODELS["full"], zip(Xs, ys, strict=True))
-    assert found.evidence.class_weights.tolist() == whole.tolist()
+    assert found.statistics.class_weights.tolist() == whole.tolist()
 
 
 def test_what_counts_as_chunks():
@@ -165,7 +165,7 @@ def test_a_program_keeps_the_rows_of_its_rowwise_sites_and_joins_them(rng):
     weights = rng.integers(1, 3, SIZE)
     mixed = [(*part, w) if number % 2 else part for number, (*part, w) in enumerate(parts(X, y, weights))]
     used = np.concatenate([part[2] if len(part) == 3 else np.ones(len(part[1])) for part in map(tuple, mixed)])
-    found = bg.summarize(program, [tuple(part) for part in mixed]).evidence.rows
+    found = bg.summarize(program, [tuple(part) for part in mixed]).statistics.rows
     assert program.plan.rowwise == ("z",)
     assert found.weights.tolist() == used.tolist()
     assert found.labels.tolist() == y.tolist()
@@ -202,12 +202,14 @@ def test_a_class_or_category_that_the_first_chunk_lacks_has_to_be_declared(data)
     one, two = (X[:10], y[:10]), (X[10:12], ["a", "d"])
     refused([one, two], "Chunk 2: y has 'd'", "Schema(classes=[...])", "comes from chunk 1")
     schema = bg.Schema(classes=["a", "b", "c", "d"])
-    assert bg.summarize(bg.NaiveBayes(), [one, two], schema=schema).evidence.class_weights.tolist() == [5, 3, 3, 1]
+    assert bg.summarize(bg.NaiveBayes(), [one, two], schema=schema).statistics.class_weights.tolist() == [5, 3, 3, 1]
 
     other = X[10:12].assign(food=["leaves", "fish"])
     refused([one, (other, y[10:12])], "Chunk 2: Column 'food' has 'fish'", "Schema(categories={'food': [...]})")
     schema = bg.Schema(categories={"food": ["fish", "leaves", "meat", "roots"]})
-    counts = bg.summarize(bg.NaiveBayes(), [one, (other, y[10:12])], schema=schema).evidence.summaries["categorical_4"]
+    counts = bg.summarize(bg.NaiveBayes(), [one, (other, y[10:12])], schema=schema).statistics.summaries[
+        "categorical_4"
+    ]
     assert counts.totals[0].sum(0).tolist()[0][0] == 1
 
     refused([(X[:1], y[:1]), one], "Chunk 1: There is only one class", "Schema(classes=[...])")
@@ -322,8 +324,10 @@ def test_a_row_of_weight_zero_is_absent():
 def test_rows_of_a_program_have_weight_zero_as_well(rng):
     X = {"x": np.array([np.nan, 1.0, 3.0]), "z": np.array([np.inf, 0.5, 0.2])}
     ours = bg.GenerativeProgram(chained, classes=2)
-    weighted = bg.summarize(ours, X, [1, 0, 1], sample_weight=[0, 2, 1]).evidence
-    plain = bg.summarize(ours, {name: values[1:] for name, values in X.items()}, [0, 1], sample_weight=[2, 1]).evidence
+    weighted = bg.summarize(ours, X, [1, 0, 1], sample_weight=[0, 2, 1]).statistics
+    plain = bg.summarize(
+        ours, {name: values[1:] for name, values in X.items()}, [0, 1], sample_weight=[2, 1]
+    ).statistics
     for one, two in zip(jax.tree.leaves(weighted), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(one, two)
 

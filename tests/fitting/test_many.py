@@ -56,7 +56,13 @@ def test_each_fit_is_that_of_its_data_alone(name, method, weights):
         assert batch.log_evidence is None
     else:
         close(batch.log_evidence, [fit.log_evidence for fit in fits])
-    assert batch[2] == fits[2] and not batch.refused
+    assert not batch.refused and batch[2].schema == fits[2].schema
+    assert batch[2].attributes == fits[2].attributes | {"total_weight": pytest.approx(weights[2].sum(), rel=1e-12)}
+    for key, value in fits[2].parameters.items():
+        np.testing.assert_allclose(batch[2].parameters[key], value, rtol=1e-12, atol=1e-12)
+    more = [fit.update(*case.data).parameters for fit in (batch[2], fits[2])]
+    for key, value in more[1].items():
+        np.testing.assert_allclose(more[0][key], value, rtol=1e-12, atol=1e-12)
 
 
 def degenerate_weights(groups):

@@ -17,7 +17,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen.data import Rows
-from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization, Options, search_by_em
+from bayesgen.fitting.em import CompleteDataObjective, ExpectationMaximization, SearchOptions, search_by_em
 from bayesgen.fitting.training import prepare
 
 close = np.testing.assert_allclose
@@ -71,7 +71,7 @@ def test_the_objective_never_falls(name, has_prior, assignment):
     case = CASES[name]
     X, y = case.data
     problem = prepare(case.model, X, hidden(y), sample_weight=np.random.default_rng(1).integers(1, 4, ROWS))
-    options = Options(1, hard=assignment == "hard")
+    options = SearchOptions(1, hard=assignment == "hard")
     objective = CompleteDataObjective.of(problem.conjugate, has_prior)
     search = search_by_em(problem, problem.conjugate, objective, problem.data.statistics, options)
     objectives = np.asarray(search.best.objectives)
@@ -96,7 +96,7 @@ def test_cells_may_be_missing_too(name):
         problem.conjugate,
         CompleteDataObjective.of(problem.conjugate, has_prior=True),
         problem.data.statistics,
-        Options(1),
+        SearchOptions(1),
     )
     objectives = np.asarray(search.best.objectives)
     assert len(objectives) > 2 and search.best.converged

@@ -70,7 +70,7 @@ def data_sets(X, y):
 def refusal_of(model, X, y, method):
     """The message by which a method refuses a model and its data, if it does so before it looks for an estimate."""
     try:
-        ProgramProblem(model, bg.summarize(model, X, y)).ready_for(method)
+        ProgramProblem(model, bg.summarize(model, X, y)).checked_for(method)
     except bg.FitError as refusal:
         return str(refusal)
     return None

@@ -14,7 +14,7 @@ from oracles.moments import assert_mean
 
 import bayesgen as bg
 from bayesgen.fitting import components, prepare
-from bayesgen.fitting.export import class_axes
+from bayesgen.fitting.axes import class_axes
 from bayesgen.posteriors import Draws
 
 close = np.testing.assert_allclose
@@ -185,7 +185,9 @@ def draws_of(function, latents, rows):
     energies = np.arange(np.prod(shape), dtype=float).reshape(shape)
     stats = {"diverging": np.zeros(shape, bool), "potential_energy": energies}
     fit = problem.result(bg.NUTS(), Draws(problem.program, latents, dict(latents), stats))
-    unnamed = components.unnamed(fit.posterior, class_axes(fit), problem.data.statistics.unlabelled, 0)
+    unnamed = components.with_invariant_diagnostics(
+        fit.posterior, class_axes(fit), problem.data.statistics.unlabelled, 0
+    )
     return dataclasses.replace(fit, posterior=unnamed)
 
 

@@ -131,7 +131,7 @@ def test_a_program_without_latents_has_nothing_to_learn_by_any_method():
 
     problem = prepare(bg.GenerativeProgram(known, classes=2), {"x": np.arange(3.0)}, [0, 1, 1])
     for method in (bg.Exact(), bg.NUTS(), bg.MAP(), bg.MLE()):
-        refusal = problem.refusal_of(method)
+        refusal = method.refusal(problem)
         assert refusal.startswith("There is nothing to learn") and "program.log_joint({}, X)" in refusal
 
 
