@@ -119,7 +119,7 @@ class Contexts:
         return scipy.sparse.csr_array((np.ones(len(columns)), columns, ends), shape=shape)
 
 
-def as_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:
+def integer_codes(values: Shaped[Array, "..."]) -> tuple[Integer[Array, "..."], Any]:
     """Codes as integers, 0 past the end, and a mask of the time steps before the end."""
     xp = namespace(values)
     inside = is_inside(values)

@@ -31,7 +31,7 @@ from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.statistics import Cells, RowDensity, Summary, Sums, check_symbols, namespace, sum_log_rising_of_cells
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Category, Float, Int, Real, Values
 
-from .contexts import Contexts, as_codes
+from .contexts import Contexts, integer_codes
 from .markov_chain import MarkovChain, UrnChain
 from .markov_likelihood import CountsAndRows, MarkovLikelihood
 
@@ -116,23 +116,19 @@ class DirichletMarkovDensity(RowDensity):
         rows, mask = np.asarray(values).astype(np.int64), np.asarray(observed)
         is_needed = mask.all(-1) | self.contexts.is_informative(rows, mask)  # the others have factor 1
         num_missing = np.where(is_needed, (~mask).sum(-1), -1)
-        total = np.zeros((len(rows), len(self.concentration)))
+        total, num_symbols = np.zeros((len(rows), len(self.concentration))), self.contexts.num_symbols
         for number in np.unique(num_missing[num_missing >= 0]).tolist():
-            self._check_number(number)
+            if num_symbols**number > MOST_COMPLETIONS:
+                raise PredictionError(
+                    f"A sequence lacks {number} of its steps, each of which may be any of {num_symbols} symbols: the "
+                    f"exact predictive adds up at most {MOST_COMPLETIONS} completions. Use PlugIn(), or NUTS() and "
+                    "BMA(), which sum missing steps out one after another, or mark the sequence as missing altogether."
+                )
             row_numbers = np.flatnonzero(num_missing == number)
-            size = CACHED_CELLS // max(self.contexts.num_symbols**number * rows.shape[1], 1)
+            size = CACHED_CELLS // max(num_symbols**number * rows.shape[1], 1)
             for part in chunks(len(row_numbers), max(size, 1)):
                 total[row_numbers[part]] = self._marginalised(rows[row_numbers[part]], mask[row_numbers[part]], number)
         return total
-
-    def _check_number(self, number: int) -> None:
-        num_symbols = self.contexts.num_symbols
-        if num_symbols**number > MOST_COMPLETIONS:
-            raise PredictionError(
-                f"A sequence lacks {number} of its steps, each of which may be any of {num_symbols} symbols: the exact "
-                f"predictive adds up at most {MOST_COMPLETIONS} completions. Use PlugIn(), or NUTS() and BMA(), which "
-                "sum missing steps out one after another, or mark the sequence as missing altogether."
-            )
 
     def _marginalised(
         self, rows: Int[np.ndarray, "n T"], observed: Bool[np.ndarray, "n T"], number: int
@@ -157,7 +153,7 @@ class DirichletMarkovDensity(RowDensity):
             contexts = self.contexts
             chain = UrnChain(self.concentration, contexts.order, end=contexts.end, validate_args=False)
             return chain.log_prob(values[:, None])
-        codes, inside = as_codes(values)
+        codes, inside = integer_codes(values)
         alpha = np.asarray(self.concentration)
         total = np.zeros((len(codes), len(alpha)))
         for part in chunks(len(codes), max(CACHED_CELLS // max(codes.shape[1], 1), 1)):

@@ -185,19 +185,13 @@ class ProbabilisticGrammar(SequenceDistribution):
             symbols=self.rules.symbols,
             validate_args=validate_args,
         )
-        if not isinstance(rules, GrammarRules):
-            self._check_totals()
-
-    def _check_totals(self) -> None:
-        """Warn where derivations may not end, if probabilities are not traced."""
-        if isinstance(self.probs, jax.core.Tracer):
-            return
-        total = self.total_probability
-        if (total < 1 - SUM_TOLERANCE).any():
-            warn(
-                f"ProbabilisticGrammar: the probabilities of all strings sum to {np.min(total):.4g}, because "
-                "derivations may go on for ever. Rules that end are too improbable for the others."
-            )
+        if not isinstance(rules, GrammarRules) and not isinstance(self.probs, jax.core.Tracer):
+            total = self.total_probability
+            if (total < 1 - SUM_TOLERANCE).any():
+                warn(
+                    f"ProbabilisticGrammar: the probabilities of all strings sum to {np.min(total):.4g}, because "
+                    "derivations may go on for ever. Rules that end are too improbable for the others."
+                )
 
     @property
     def total_probability(self) -> Float[np.ndarray, "..."]:

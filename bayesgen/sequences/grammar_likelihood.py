@@ -19,45 +19,6 @@ from .semirings import BOOLEAN, LOG
 CHART_CELLS = 1 << 24  # of tables of nodes and spans of strings that are parsed at once
 
 
-def why_outside(
-    rules: GrammarRules,
-    site: str,
-    codes: Int[np.ndarray, "n T"],
-    observed: Bool[np.ndarray, "n T"] | None,
-    counts: Real[np.ndarray, " n"],
-    numbers: Int[np.ndarray, " n"],
-) -> str | None:
-    """The first string that the grammar does not derive, and how many there are, in words; None where it derives all.
-
-    Args:
-        rules: of the grammar.
-        site: the name of the site.
-        codes: the strings.
-        observed: mask of the observed symbols; None where all are.
-        counts: weights of the strings.
-        numbers: of the rows, for messages.
-    """
-    form = normal_form(rules)
-    chart_codes = np.where(codes == PADDING, len(rules.symbols) + 1, codes)
-    if observed is not None:
-        chart_codes = np.where(observed | (codes == PADDING), chart_codes, len(rules.symbols))
-    distinct, distinct_index = np.unique(chart_codes, axis=0, return_inverse=True)
-    cells_per_row = max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2
-    parts = chunks(len(distinct), CHART_CELLS // max(cells_per_row, 1))
-    is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, distinct[part]) for part in parts)])
-    is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
-    outside = np.flatnonzero(~is_derived[distinct_index.ravel()] & is_string & (counts > 0))
-    if not outside.size:
-        return None
-    shown = [(*rules.symbols, None)[code] for code in chart_codes[outside[0]] if code <= len(rules.symbols)]
-    is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
-    string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
-    return (
-        f"{site!r} has in row {numbers[outside[0]]} {string}, which is not in the language of the grammar {rules}. No "
-        f"probabilities of its rules explain it. Add rules, or drop such rows: there are {outside.size}."
-    )
-
-
 def _are_derived(form: NormalForm, chart_codes: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
     """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding."""
     if not chart_codes.shape[1]:
@@ -83,9 +44,29 @@ class GrammarLikelihood(LatentLikelihood):
     rules: GrammarRules
 
     def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
-        mask = rows.observed.get(site)
-        mask = None if mask is None else np.asarray(mask)
-        return why_outside(self.rules, site, np.asarray(rows.values[site]), mask, np.asarray(rows.frequencies), numbers)
+        """The first string with a weight that the grammar does not derive, and how many there are; None if none."""
+        form, codes, observed = normal_form(self.rules), np.asarray(rows.values[site]), rows.observed.get(site)
+        chart_codes = np.where(codes == PADDING, len(self.rules.symbols) + 1, codes)
+        if observed is not None:
+            chart_codes = np.where(observed | (codes == PADDING), chart_codes, len(self.rules.symbols))
+        distinct, distinct_index = np.unique(chart_codes, axis=0, return_inverse=True)
+        cells_per_row = max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2
+        parts = chunks(len(distinct), CHART_CELLS // max(cells_per_row, 1))
+        is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, distinct[part]) for part in parts)])
+        is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
+        outside = np.flatnonzero(~is_derived[distinct_index.ravel()] & is_string & (np.asarray(rows.frequencies) > 0))
+        if not outside.size:
+            return None
+        shown = [
+            (*self.rules.symbols, None)[code] for code in chart_codes[outside[0]] if code <= len(self.rules.symbols)
+        ]
+        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
+        string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
+        return (
+            f"{site!r} has in row {numbers[outside[0]]} {string}, which is not in the language of the grammar "
+            f"{self.rules}. No probabilities of its rules explain it. Add rules, or drop such rows: there are "
+            f"{outside.size}."
+        )
 
     def summary_of(self, sample: Sample) -> RetainedRows:
         """The distinct strings of each class with their weights, because short strings repeat."""

@@ -247,7 +247,7 @@ def _listed(symbols: Iterable[Symbol]) -> str:
 # Source: Hopcroft and Ullman (1979), Introduction to Automata Theory, Languages, and Computation, theorem 4.5.
 
 
-CERTAIN = -1  # the rule of a node that is rewritten in one way only
+CERTAIN_RULE = -1  # the rule of a node that is rewritten in one way only
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +259,7 @@ class NormalForm:
 
     Attributes:
         pairs: (P, 2), the nodes of each pair.
-        pair_rules: (node, pair, rule) before unit rules are eliminated; the rule may be `CERTAIN`.
+        pair_rules: (node, pair, rule) before unit rules are eliminated; the rule may be `CERTAIN_RULE`.
         leaf_rules: (node, symbol, rule), likewise.
         num_nodes: N.
         is_rest: (N,), mask of the nodes for the rest of a right-hand side.
@@ -323,7 +323,7 @@ class NormalForm:
         xp, num_rules = namespace(rules), len(self.rules.rules)
         impossible, certain = num_rules, num_rules + 1  # after the weights of the rules stand a zero and a one
         rule_of_entry = np.full((self.num_nodes, size), impossible)
-        rule_of_entry[entries[:, 0], entries[:, 1]] = np.where(entries[:, 2] == CERTAIN, certain, entries[:, 2])
+        rule_of_entry[entries[:, 0], entries[:, 1]] = np.where(entries[:, 2] == CERTAIN_RULE, certain, entries[:, 2])
         constants = np.broadcast_to(np.array([semiring.zero, semiring.one]), (*rules.shape[:-1], 2))
         table = xp.concatenate([rules, xp.asarray(constants, rules.dtype)], -1)[..., rule_of_entry]
         if not self.rules.units:
@@ -352,7 +352,7 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         if is_new:
             nodes[symbols] = len(nodes)
             if len(symbols) == 1:
-                leaf_rules.append((nodes[symbols], codes[symbols[0]], CERTAIN))
+                leaf_rules.append((nodes[symbols], codes[symbols[0]], CERTAIN_RULE))
         return nodes[symbols], is_new
 
     def add_pair(node: int, symbols: RightSide, rule: int) -> None:
@@ -361,7 +361,7 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         while is_new and len(symbols) > 1:
             (first, _), (tail, is_new) = node_of(symbols[:1]), node_of(symbols[1:])
             chain.append((node, (first, tail), rule))
-            node, symbols, rule = tail, symbols[1:], CERTAIN
+            node, symbols, rule = tail, symbols[1:], CERTAIN_RULE
         for node, pair, rule in reversed(chain):
             pair_rules.append((node, pairs.setdefault(pair, len(pairs)), rule))
 

@@ -19,7 +19,7 @@ from jax.custom_batching import custom_vmap
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Result
 
-from .semirings import finite_or_zero, log_sum
+from .semirings import finite_or_zero, log_sum_exp
 
 # The forward-backward algorithm, in probabilities where these do not underflow, else in logs.
 #
@@ -119,7 +119,7 @@ def _filtered(
     joint_of_first: jax.Array, moves: jax.Array, emissions: EmissionTable, active_later: Active
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Log densities, states given the time steps so far (T, S, *batch), and later densities over the best state's."""
-    value, later = log_sum(joint_of_first, 0), _where(active_later, emissions[1:], 0.0)
+    value, later = log_sum_exp(joint_of_first, 0), _where(active_later, emissions[1:], 0.0)
     first, peaks = jnp.exp(joint_of_first - finite_or_zero(value)), finite_or_zero(later.max(1))
     factors = jnp.exp(later - peaks[:, None])
 
@@ -191,7 +191,7 @@ def forward_backward_in_logs(
         backward, transitions = state
         before, emission, scale, is_active = step
         through = transition + (emission + backward - scale)[None]
-        used, behind = jnp.exp(before[:, None] + through), log_sum(through, 1)
+        used, behind = jnp.exp(before[:, None] + through), log_sum_exp(through, 1)
         if is_active is not None:
             used, behind = jnp.where(is_active, used, 0.0), jnp.where(is_active, behind, backward)
         return (behind, transitions + used), jnp.exp(before + behind)
@@ -216,7 +216,7 @@ def _filtered_in_logs(
         filtered: jax.Array, step: tuple[jax.Array, jax.Array | None]
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         emission, is_active = step
-        scale, moved = _normalised(log_sum(filtered[:, None] + transition, 0) + emission)
+        scale, moved = _normalised(log_sum_exp(filtered[:, None] + transition, 0) + emission)
         if is_active is not None:
             scale, moved = jnp.where(is_active, scale, 0.0), jnp.where(is_active, moved, filtered)
         return moved, (scale, moved)
@@ -230,7 +230,7 @@ def _filtered_in_logs(
 
 def _normalised(logs: Float[jax.Array, " S *batch"]) -> tuple[jax.Array, jax.Array]:
     """The log of the sum over states, and log shares in it; -inf where the sum is 0."""
-    total = log_sum(logs, 0)
+    total = log_sum_exp(logs, 0)
     return total, logs - finite_or_zero(total)
 
 

@@ -17,7 +17,7 @@ from bayesgen.runtime import LATENT_CELLS, chunks, over_chunks, padded_size, pla
 from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from . import hidden_chains
+from .hidden_chains import ExpectedCounts, expected_counts
 from .hidden_markov import num_observed_steps, steps_of_symbols
 
 
@@ -154,14 +154,14 @@ def _forward_backward(
     log_transition: Float[Array, "S S"],
     table: Float[np.ndarray, "m T S"],
     lengths: Int[np.ndarray, " m"],
-) -> hidden_chains.ExpectedCounts:
+) -> ExpectedCounts:
     """Log densities of rows and their expected counts, from arrays padded to shapes that share compiled functions."""
     num_rows, num_steps, num_states = table.shape
     longest = padded_size(max(num_steps, 1))
     padded = np.pad(table, [(0, 0), (0, longest - num_steps), (0, 0)])
     with jax.enable_x64(True), placed(float(padded.size * num_states)):
         expected = over_chunks(
-            lambda rows: hidden_chains.expected_counts(log_initial, log_transition, *rows),
+            lambda rows: expected_counts(log_initial, log_transition, *rows),
             (padded, lengths),
             num_rows,
             max(num_rows, 1),

@@ -28,7 +28,7 @@ from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Float, Int, Shaped
 
 from .grammar_rules import GrammarRules, NormalForm, Symbol, normal_form, rule_name
-from .semirings import LOG, MAX, Semiring, finite_or_zero, log_sum
+from .semirings import LOG, MAX, Semiring, finite_or_zero, log_sum_exp
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,9 @@ def _outside(
     def descend(loop: Loop, step: Array, state: tuple[Tables, jax.Array]) -> tuple[Tables, jax.Array]:
         ((by_start, by_end), choice_uses), width = state, loop[0] + jnp.minimum(loop[1], longest) - step
         splits = _splits(LOG, tables, width, loop)
-        pair_logs = log_sum(splits)
+        pair_logs = log_sum_exp(splits)
         choice_logs = choices[..., None] + pair_logs[form.choices]
-        shares = jnp.exp(choice_logs - finite_or_zero(log_sum(choice_logs, 1))[:, None])
+        shares = jnp.exp(choice_logs - finite_or_zero(log_sum_exp(choice_logs, 1))[:, None])
         chosen = span_uses((by_start, by_end), width, shares.shape[-1])[:, None] * shares
         pairs = jnp.zeros_like(pair_logs).at[form.choices].add(chosen)
         uses = pairs[..., None] * jnp.exp(splits - finite_or_zero(pair_logs)[..., None])

@@ -18,7 +18,7 @@ from bayesgen.runtime import compiled
 from bayesgen.statistics import Length, SequenceDistribution, precise, register, sequences
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 
-from .contexts import Contexts, as_codes, follows_the_end, sample_steps
+from .contexts import Contexts, follows_the_end, integer_codes, sample_steps
 from .markov_likelihood import MarkovLikelihood, MissingSteps
 from .semirings import safe_log
 
@@ -223,7 +223,7 @@ class MarkovChain(SequenceDistribution):
     @compiled
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of each sequence, given its length unless there is an `end`."""
-        codes, inside = as_codes(jnp.asarray(value))
+        codes, inside = integer_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
         is_possible = (codes < self.contexts.num_symbols) & ~follows_the_end(codes, self.end)
         entries = jnp.where(is_possible & inside, self.contexts.entries(codes), 0)
@@ -329,7 +329,7 @@ class UrnChain(SequenceDistribution):
     @compiled
     def log_prob(self, value: Real[Array, "... T"]) -> Float[Array, "..."]:
         """Log probability of each sequence: (alpha + earlier count of the symbol) / (total alpha + earlier count)."""
-        codes, inside = as_codes(jnp.asarray(value))
+        codes, inside = integer_codes(jnp.asarray(value))
         batch = lax.broadcast_shapes(self.batch_shape, codes.shape[:-1])
         contexts, entries = self.contexts.by_step(codes), self.contexts.entries(codes)
         alpha = jnp.reshape(self.concentration, (*self.concentration.shape[:-2], -1))

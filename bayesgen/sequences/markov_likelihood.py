@@ -31,7 +31,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
-from .contexts import Contexts, as_codes
+from .contexts import Contexts, integer_codes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class MissingSteps(LatentLikelihood):
         classes: Int[Array, " m"],
     ) -> Float[Array, " m"]:
         """Log of the sum over all values of the missing time steps. See `LatentLikelihood.log_probs`."""
-        codes, inside = as_codes(jnp.asarray(values))
+        codes, inside = integer_codes(jnp.asarray(values))
         seen = jnp.ones(codes.shape, bool) if observed is None else jnp.asarray(observed)
         codes = jnp.where(seen, codes, 0)
         num_rows, num_steps = codes.shape
@@ -132,14 +132,6 @@ class MissingSteps(LatentLikelihood):
         return jnp.where(is_missing[:, None], after_missing, next_joint.sum(2))
 
 
-def most_missing(observed: Bool[np.ndarray, "m T"], num_steps: int) -> int:
-    """The largest number of missing time steps among any `num_steps` successive ones."""
-    if not num_steps:
-        return 0
-    until = np.cumsum(np.pad(~observed, ((0, 0), (num_steps, 0))), 1)
-    return int((until[:, num_steps:] - until[:, :-num_steps]).max(initial=0))
-
-
 UNROLLED_STEPS = 16  # so that words, which are shorter, need no loop
 
 
@@ -166,7 +158,7 @@ class CountsAndRows(Summary):
         return self.counts.count + self.retained.count
 
     @property
-    def totals(self) -> tuple[Float[Array, "K ... contexts r"]]:
+    def totals(self) -> tuple[Float[Array, "K ... contexts r"], ...]:
         """The counts of complete rows alone, as of a summary without others."""
         return self.counts.totals
 
@@ -221,7 +213,10 @@ class MarkovLikelihood(Likelihood):
     def most_missing(self, observed: Bool[Array, "n T"]) -> int:
         """The largest number of missing time steps among any k successive ones; k under tracing."""
         order = self.contexts.order
-        return most_missing(np.asarray(observed), order) if namespace(observed) is np else order
+        if not order or namespace(observed) is not np:
+            return order
+        until = np.cumsum(np.pad(~np.asarray(observed), ((0, 0), (order, 0))), 1)
+        return int((until[:, order:] - until[:, :-order]).max(initial=0))
 
     def summary_of(self, sample: Sample) -> Sums | CountsAndRows:
         """Count the symbols after each context: totals (K, *extra, contexts, r). See `Likelihood.summarize`.
@@ -251,7 +246,7 @@ class MarkovLikelihood(Likelihood):
     def _counted(self, sample: Sample) -> Sums:
         """The counts of complete rows."""
         classes, num_classes, weights = sample.classes, sample.num_classes, sample.weights
-        codes, inside = as_codes(sample.values)
+        codes, inside = integer_codes(sample.values)
         extra, shape = codes.shape[1:-1], (self.contexts.size, self.contexts.num_symbols)
         rows, mask = _by_column(codes), _by_column(inside)
         by_column = [
@@ -342,7 +337,7 @@ class MarkovDensity(RowDensity):
 
     def _complete_log_prob(self, values: Cells) -> Float[Array, "n K"]:
         """Log probabilities of complete rows."""
-        codes, inside = as_codes(values)
+        codes, inside = integer_codes(values)
         rows, mask = _by_column(codes), _by_column(inside)
         contexts, num_columns = self.likelihood.contexts, rows.shape[1]
         tables = flatten_rows(self.log_probs).reshape(len(self.log_probs), num_columns, -1)

@@ -35,7 +35,7 @@ class Semiring:
     times: Callable[[Array, Array], Array]
 
 
-def log_sum(logs: Float[Array, "..."], axis: int = -1) -> Float[jax.Array, "..."]:
+def log_sum_exp(logs: Float[Array, "..."], axis: int = -1) -> Float[jax.Array, "..."]:
     """Logs of sums of exponentials; -inf, with gradient 0, where all are."""
     peak = jax.lax.stop_gradient(finite_or_zero(logs.max(axis, initial=-jnp.inf)))
     total = jnp.exp(logs - jnp.expand_dims(peak, axis)).sum(axis)
@@ -54,6 +54,6 @@ def safe_log(values: Real[Array, "..."]) -> Float[Array, "..."]:
     return xp.where(is_positive, xp.log(xp.where(is_positive, values, 1.0)), -xp.inf)
 
 
-LOG = Semiring(-np.inf, 0.0, log_sum, operator.add)
+LOG = Semiring(-np.inf, 0.0, log_sum_exp, operator.add)
 MAX = Semiring(-np.inf, 0.0, lambda logs, axis: logs.max(axis, initial=-np.inf), operator.add)
 BOOLEAN = Semiring(False, True, lambda conditions, axis: conditions.max(axis, initial=False), operator.and_)

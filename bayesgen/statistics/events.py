@@ -259,7 +259,8 @@ def log_prob_of_cells(
     if isinstance(distribution, SequenceDistribution):
         return distribution.log_prob_of_cells(value, observed)
     if isinstance(distribution, JOINTLY_NORMAL):
-        return _marginal(distribution, value, observed)
+        squares, half_log_det = observed_distances(distribution.loc, distribution.scale_tril, value, observed)
+        return -0.5 * (squares + LOG_2PI * observed.sum(-1)) - half_log_det
     events = tuple(range(-len(distribution.event_shape), 0))
     return jnp.where(observed.all(events), log_prob_of_values(distribution, value), 0.0)
 
@@ -279,13 +280,3 @@ def log_prob_of_values(distribution: dist.Distribution, value: Shaped[Array, "..
 
 def _is_real(leaf: object) -> bool:
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-
-
-def _marginal(
-    distribution: dist.MultivariateNormal | dist.LowRankMultivariateNormal,
-    value: Float[Array, "..."],
-    observed: Bool[Array, "..."],
-) -> Float[Array, "..."]:
-    """Log density of the observed columns."""
-    squares, half_log_det = observed_distances(distribution.loc, distribution.scale_tril, value, observed)
-    return -0.5 * (squares + LOG_2PI * observed.sum(-1)) - half_log_det

@@ -201,15 +201,11 @@ def _matrix_rows(num_features: int, num_columns: int) -> Int[np.ndarray, "column
     return np.concatenate([feature_rows, num_features + np.arange(num_columns)[:, None]], 1)
 
 
-def _parameters(distribution: LinearNormal) -> dict[str, Array]:
-    return {name: getattr(distribution, name) for name in ("coefficients", "intercept", "scale")}
-
-
 LINEAR_NORMAL = LinearNormalLikelihood()
 register(
     LinearNormal,
     LINEAR_NORMAL,
-    _parameters,
+    lambda line: {"coefficients": line.coefficients, "intercept": line.intercept, "scale": line.scale},
     row_parameters=lambda distribution: {"features": distribution.features},
     event_dims={"features": 1, "coefficients": 1},
 )
