@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.sequences.grammar_likelihood import log_probs_of
+from bayesgen.sequences.grammar import log_probs_of
 from bayesgen.sequences.grammar_rules import normal_form
 from bayesgen.sequences.inside import log_inside
 from bayesgen.sequences.semirings import LOG

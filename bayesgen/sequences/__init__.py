@@ -7,8 +7,8 @@ from .contexts import Contexts as Contexts
 from .dirichlet_grammar import DirichletGrammar
 from .dirichlet_hidden_markov import DirichletHiddenMarkov
 from .dirichlet_markov import DirichletMarkov
+from .grammar import GrammarLikelihood as GrammarLikelihood
 from .grammar import ProbabilisticGrammar
-from .grammar_likelihood import GrammarLikelihood as GrammarLikelihood
 from .grammar_rules import GrammarRules as GrammarRules
 from .hidden_markov import HiddenMarkov
 from .hidden_markov import HiddenMarkovLikelihood as HiddenMarkovLikelihood

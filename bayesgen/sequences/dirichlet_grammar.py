@@ -15,8 +15,7 @@ from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums, namespace
 from bayesgen.typing import Array, Category, Float, Int
 
-from .grammar import ProbabilisticGrammar
-from .grammar_likelihood import GrammarLikelihood
+from .grammar import GrammarLikelihood, ProbabilisticGrammar
 from .grammar_rules import GrammarRules
 
 

@@ -1,5 +1,6 @@
-"""Probabilistic context-free grammars as distributions over whole strings."""
+"""Probabilistic context-free grammars as distributions over whole strings, and their likelihood."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,16 +14,27 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.util import validate_sample
 
-from bayesgen.data import PADDING, UNKNOWN, SequenceOf, padded_symbols, refuse_unknown, step_codes, steps_of
+from bayesgen.data import PADDING, UNKNOWN, Rows, SequenceOf, padded_symbols, refuse_unknown, step_codes, steps_of
 from bayesgen.errors import DataError, ModelError, check_integer, warn
-from bayesgen.runtime import ROUNDING, compiled
-from bayesgen.statistics import SequenceDistribution, namespace, precise, register, sequences
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Real
+from bayesgen.runtime import ROUNDING, chunks, compiled
+from bayesgen.statistics import (
+    LatentLikelihood,
+    Parameters,
+    RetainedRows,
+    Sample,
+    SequenceDistribution,
+    is_inside,
+    is_missing,
+    namespace,
+    precise,
+    register,
+    sequences,
+)
+from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 
-from .grammar_likelihood import GrammarLikelihood, log_probs_of
 from .grammar_rules import GrammarRules, NormalForm, StatedRules, Symbol, normal_form
-from .inside import ParseTree, Tables, inside, most_probable_parse, splits_of_missing
-from .semirings import LOG, safe_log
+from .inside import ParseTree, inside, log_inside, log_length_probabilities, most_probable_parse, random_codes
+from .semirings import BOOLEAN, LOG, safe_log
 
 MOST_NEWTON_STEPS = 200
 
@@ -51,60 +63,6 @@ def total_probabilities(rules: GrammarRules, probs: Float[np.ndarray, " R"]) -> 
         if np.abs(step).max() < ROUNDING:
             break
     return totals
-
-
-@functools.partial(jax.jit, static_argnums=(0, 2))
-def log_length_probabilities(
-    form: NormalForm, log_probs: Float[Array, " R"], num_steps: int
-) -> tuple[Float[Array, " {num_steps}"], Tables]:
-    """Log probabilities of the lengths 1, 2, ... of strings, and the tables of spans of missing symbols. Traceable."""
-    choices, leaves = form.weights(LOG, log_probs)
-    return inside(LOG, form, choices, leaves[:, -1:], jnp.arange(1, num_steps + 1), num_steps)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def random_codes(
-    form: NormalForm, log_probs: Float[Array, " R"], lengths: Float[Array, " T"], tables: Tables, key: PRNGKeyArray
-) -> Int[Array, " T"]:
-    """Codes of a random string of at most T symbols, padded. Traceable.
-
-    The length is drawn first, then the derivation given the length, from the left: a node and its number of symbols are
-    popped from a stack, and either its symbol is drawn, or its pair and the number of symbols of the first of the two.
-
-    Args:
-        form: the normal form.
-        log_probs: of the rules.
-        lengths, tables: log probabilities of lengths and of spans, see `log_length_probabilities`.
-        key: a JAX key.
-    """
-    num_steps, (choices, leaves) = len(lengths), form.weights(LOG, log_probs)
-    key_of_length, key = jax.random.split(key)
-    length = jax.random.categorical(key_of_length, lengths) + 1
-    stack = jnp.zeros((num_steps + 1, 2), int).at[0].set(jnp.stack([jnp.asarray(form.start), length]))
-    codes = jnp.full(num_steps, PADDING)
-
-    def rewrite_node(step: Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        stack, size, codes, place = state
-        node, length = stack[size - 1, 0], stack[size - 1, 1]
-        symbol_key, pair_key = jax.random.split(jax.random.fold_in(key, step))
-        is_leaf, is_over = length == 1, size == 0
-        symbol = jax.random.categorical(symbol_key, leaves[node, :-1])
-        codes = jnp.where(is_leaf & ~is_over, codes.at[place].set(symbol, mode="drop"), codes)
-        if len(form.pairs) and num_steps > 1:
-            splits = splits_of_missing(tables, length)
-            terms = choices[node][:, None] + splits[jnp.asarray(form.choices)[node]]
-            choice, split = jnp.divmod(jax.random.categorical(pair_key, terms.ravel()), num_steps)
-            pair = jnp.asarray(form.pairs)[jnp.asarray(form.choices)[node, choice]]
-            first, second = jnp.stack([pair[0], split + 1]), jnp.stack([pair[1], length - split - 1])
-            pushed = stack.at[size - 1].set(second).at[size].set(first, mode="drop")
-            stack = jnp.where(is_leaf | is_over, stack, pushed)
-        change = jnp.where(is_leaf, -1, 1)
-        return stack, jnp.where(is_over, size, size + change), codes, place + (is_leaf & ~is_over)
-
-    start = stack, jnp.asarray(1), codes, jnp.asarray(0)
-    # a derivation of L symbols has L leaves and L - 1 pairs; where no length is possible, the string is empty
-    codes = lax.fori_loop(0, 2 * num_steps - 1, rewrite_node, start)[2]
-    return jnp.where(jnp.isfinite(lengths.max()), codes, PADDING)
 
 
 MAX_LENGTH = 50  # of samples, by default
@@ -343,6 +301,134 @@ def _numbers(nonterminal: Symbol, values: Any) -> Float[Array, "..."]:
         raise ModelError(
             f"ProbabilisticGrammar: the probabilities of the rules of {nonterminal!r} are no numbers, got {values!r}."
         ) from None
+
+
+# --- the likelihood ---------------------------------------------------------------------------------------------------
+
+
+CHART_CELLS = 1 << 24  # of tables of nodes and spans of strings that are parsed at once
+
+
+def _are_derived(form: NormalForm, chart_codes: Int[np.ndarray, "n T"]) -> Bool[np.ndarray, " n"]:
+    """Mask of the strings that are derived; codes are followed by one for missing symbols and one for padding."""
+    if not chart_codes.shape[1]:
+        return np.zeros(len(chart_codes), bool)
+    choices, leaves = form.weights(BOOLEAN, np.ones(len(form.rules.rules), bool))
+    leaves = np.pad(leaves, ((0, 0), (0, 1)))[:, chart_codes.T]
+    lengths = (chart_codes <= len(form.rules.symbols)).sum(1)
+    return np.asarray(inside(BOOLEAN, form, choices, leaves, lengths, chart_codes.shape[1])[0])
+
+
+BLOCK_ROWS = 16  # of about the same length, parsed together: see benchmarks/grammars.py
+TABLES_AT_ONCE = 4  # of pairs by spans, in the density of a string and its gradient
+
+
+@dataclasses.dataclass(frozen=True)
+class GrammarLikelihood(LatentLikelihood):
+    """Strings of a grammar, (n, T), padded. Parameters: `log_probs` (K, R), log probabilities of the rules.
+
+    Missing symbols are marginalised; their number is known, and the length is part of the model. A string that is
+    missing altogether has factor 1: its first time step is padding, and not observed.
+    """
+
+    rules: GrammarRules
+
+    def why_impossible(self, site: str, rows: Rows, numbers: Int[np.ndarray, " n"]) -> str | None:
+        """The first string with a weight that the grammar does not derive, and how many there are; None if none."""
+        form, codes, observed = normal_form(self.rules), np.asarray(rows.values[site]), rows.observed.get(site)
+        chart_codes = np.where(codes == PADDING, len(self.rules.symbols) + 1, codes)
+        if observed is not None:
+            chart_codes = np.where(observed | (codes == PADDING), chart_codes, len(self.rules.symbols))
+        distinct, distinct_index = np.unique(chart_codes, axis=0, return_inverse=True)
+        cells_per_row = max(form.num_nodes, len(form.pairs)) * codes.shape[1] ** 2
+        parts = chunks(len(distinct), CHART_CELLS // max(cells_per_row, 1))
+        is_derived = np.concatenate([np.zeros(0, bool), *(_are_derived(form, distinct[part]) for part in parts)])
+        is_string = np.ones(len(codes), bool) if observed is None else ~is_missing(codes, observed)
+        outside = np.flatnonzero(~is_derived[distinct_index.ravel()] & is_string & (np.asarray(rows.frequencies) > 0))
+        if not outside.size:
+            return None
+        shown = [
+            (*self.rules.symbols, None)[code] for code in chart_codes[outside[0]] if code <= len(self.rules.symbols)
+        ]
+        is_text = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in shown)
+        string = repr("".join(map(str, shown)) if is_text else shown) if shown else "the empty string"
+        return (
+            f"{site!r} has in row {numbers[outside[0]]} {string}, which is not in the language of the grammar "
+            f"{self.rules}. No probabilities of its rules explain it. Add rules, or drop such rows: there are "
+            f"{outside.size}."
+        )
+
+    def summary_of(self, sample: Sample) -> RetainedRows:
+        """The distinct strings of each class with their weights, because short strings repeat."""
+        values, classes, weights = sample.values, sample.classes, sample.weights
+        if sample.observed is None:
+            keys = np.asarray(values) if classes.ndim == 2 else np.column_stack([classes, values])
+            _, firsts, groups = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+            counts = np.ones(len(keys)) if weights is None else np.asarray(weights, float)
+            shares = counts[:, None] * (1.0 if classes.ndim == 1 else np.asarray(classes))
+            sums = np.zeros((len(firsts), shares.shape[1]))
+            np.add.at(sums, groups.ravel(), shares)
+            values = np.asarray(values)[firsts]
+            classes, weights = (classes[firsts], sums[:, 0]) if classes.ndim == 1 else (sums, None)
+            sample = dataclasses.replace(sample, values=values, classes=classes, weights=weights)
+        return super().summary_of(sample)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def log_probs(
+        self,
+        parameters: Parameters,
+        values: Real[Array, "m T"],
+        observed: Bool[Array, "m T"] | None,
+        classes: Int[Array, " m"],
+    ) -> Float[Array, " m"]:
+        form = normal_form(self.rules)
+        choices, leaves = form.weights(LOG, jnp.asarray(parameters["log_probs"]))
+        return log_probs_of(form, choices[classes], leaves[classes], jnp.asarray(values), observed)
+
+    def numbers_per_row(self, parameters: Parameters, values: Real[Array, "m T"]) -> float:
+        """The sizes of the tables of spans."""
+        return float(TABLES_AT_ONCE * max(len(normal_form(self.rules).pairs), 1) * values.shape[1] ** 2 + 1)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def log_probs_of(
+    form: NormalForm,
+    choices: Float[Array, "m N C"],
+    leaves: Float[Array, "m N V"],
+    codes: Real[Array, "m T"],
+    observed: Bool[Array, "m T"] | None = None,
+) -> Float[Array, " m"]:
+    """Log probability of each string under weights of its own; 0 for a missing string. Traceable."""
+    lengths, num_symbols = is_inside(codes).sum(-1), leaves.shape[-1] - 1
+    if not codes.size:
+        return jnp.full(len(codes), -jnp.inf, choices.dtype)
+    is_symbol = (codes >= 0) & (codes < num_symbols)
+    columns = jnp.where(is_symbol, codes, num_symbols).astype(int)
+    if observed is not None:
+        is_symbol, columns = is_symbol | ~observed, jnp.where(observed, columns, num_symbols)
+    steps = jnp.take_along_axis(leaves, columns[:, None], -1)
+    steps = jnp.where(is_symbol[:, None], steps, -jnp.inf)
+    log_probs = _by_length(form, choices, steps, lengths)
+    return log_probs if observed is None else jnp.where(is_missing(codes, observed), 0.0, log_probs)
+
+
+def _by_length(
+    form: NormalForm, choices: Float[Array, "m N C"], leaves: Float[Array, "m N T"], lengths: Int[Array, " m"]
+) -> Float[Array, " m"]:
+    """Log probabilities of strings, in blocks of about the same length, because time is cubic in the longest."""
+    num_rows = len(lengths)
+    num_blocks = -(-num_rows // BLOCK_ROWS)
+    order = jnp.resize(jnp.argsort(lengths), (num_blocks * BLOCK_ROWS,))
+
+    def block_log_probs(rows: Int[Array, " b"]) -> Float[Array, " b"]:
+        block = choices[rows], leaves[rows], lengths[rows]
+        longest = block[2].max(initial=0)
+        return jax.vmap(lambda *row: log_inside(form, *row, longest))(*block)
+
+    if num_blocks == 1:
+        return block_log_probs(jnp.arange(num_rows))
+    in_order = jax.lax.map(block_log_probs, order.reshape(num_blocks, BLOCK_ROWS)).ravel()
+    return jnp.zeros_like(in_order[:num_rows]).at[order[:num_rows]].set(in_order[:num_rows])
 
 
 register(

@@ -24,8 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from bayesgen.data import PADDING
 from bayesgen.statistics import namespace
-from bayesgen.typing import Array, Float, Int, Shaped
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Shaped
 
 from .grammar_rules import GrammarRules, NormalForm, Symbol, normal_form, rule_name
 from .semirings import LOG, MAX, Semiring, finite_or_zero, log_sum_exp
@@ -183,11 +184,6 @@ def _put(form: NormalForm, tables: Tables, spans: Shaped[Array, "N starts *batch
     return _written(by_start, 0, width - 1, first), _written(by_end, _end(tables, width), column, second)
 
 
-def splits_of_missing(tables: Tables, width: Int[Array, ""]) -> Float[Array, "P T"]:
-    """Log probabilities of each pair, and number of symbols of its first node, in strings of `width` missing ones."""
-    return _splits(LOG, tables, width, (2, tables[0].shape[2] + 1))[:, 0]
-
-
 def _end(tables: Tables, width: Any) -> Any:
     """The place of the end of the first span of a width."""
     return width if tables[0].shape[1] > 1 else 0
@@ -285,6 +281,63 @@ def _outside(
     used, choice_uses = state
     is_used = jnp.isfinite(leaves) & (jnp.arange(num_steps) < length)
     return choice_uses, jnp.where(is_used, span_uses(used, 1, num_steps), 0.0)
+
+
+# --- random strings ---------------------------------------------------------------------------------------------------
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def log_length_probabilities(
+    form: NormalForm, log_probs: Float[Array, " R"], num_steps: int
+) -> tuple[Float[Array, " {num_steps}"], Tables]:
+    """Log probabilities of the lengths 1, 2, ... of strings, and the tables of spans of missing symbols. Traceable."""
+    choices, leaves = form.weights(LOG, log_probs)
+    return inside(LOG, form, choices, leaves[:, -1:], jnp.arange(1, num_steps + 1), num_steps)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def random_codes(
+    form: NormalForm, log_probs: Float[Array, " R"], lengths: Float[Array, " T"], tables: Tables, key: PRNGKeyArray
+) -> Int[Array, " T"]:
+    """Codes of a random string of at most T symbols, padded. Traceable.
+
+    The length is drawn first, then the derivation given the length, from the left: a node and its number of symbols are
+    popped from a stack, and either its symbol is drawn, or its pair and the number of symbols of the first of the two.
+
+    Args:
+        form: the normal form.
+        log_probs: of the rules.
+        lengths, tables: log probabilities of lengths and of spans, see `log_length_probabilities`.
+        key: a JAX key.
+    """
+    num_steps, (choices, leaves) = len(lengths), form.weights(LOG, log_probs)
+    key_of_length, key = jax.random.split(key)
+    length = jax.random.categorical(key_of_length, lengths) + 1
+    stack = jnp.zeros((num_steps + 1, 2), int).at[0].set(jnp.stack([jnp.asarray(form.start), length]))
+    codes = jnp.full(num_steps, PADDING)
+
+    def rewrite_node(step: Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        stack, size, codes, place = state
+        node, length = stack[size - 1, 0], stack[size - 1, 1]
+        symbol_key, pair_key = jax.random.split(jax.random.fold_in(key, step))
+        is_leaf, is_over = length == 1, size == 0
+        symbol = jax.random.categorical(symbol_key, leaves[node, :-1])
+        codes = jnp.where(is_leaf & ~is_over, codes.at[place].set(symbol, mode="drop"), codes)
+        if len(form.pairs) and num_steps > 1:
+            splits = _splits(LOG, tables, length, (2, num_steps + 1))[:, 0]
+            terms = choices[node][:, None] + splits[jnp.asarray(form.choices)[node]]
+            choice, split = jnp.divmod(jax.random.categorical(pair_key, terms.ravel()), num_steps)
+            pair = jnp.asarray(form.pairs)[jnp.asarray(form.choices)[node, choice]]
+            first, second = jnp.stack([pair[0], split + 1]), jnp.stack([pair[1], length - split - 1])
+            pushed = stack.at[size - 1].set(second).at[size].set(first, mode="drop")
+            stack = jnp.where(is_leaf | is_over, stack, pushed)
+        change = jnp.where(is_leaf, -1, 1)
+        return stack, jnp.where(is_over, size, size + change), codes, place + (is_leaf & ~is_over)
+
+    start = stack, jnp.asarray(1), codes, jnp.asarray(0)
+    # a derivation of L symbols has L leaves and L - 1 pairs; where no length is possible, the string is empty
+    codes = lax.fori_loop(0, 2 * num_steps - 1, rewrite_node, start)[2]
+    return jnp.where(jnp.isfinite(lengths.max()), codes, PADDING)
 
 
 # --- the most probable parse ------------------------------------------------------------------------------------------

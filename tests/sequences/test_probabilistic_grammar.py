@@ -14,9 +14,8 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen.sequences import GrammarLikelihood, GrammarRules
-from bayesgen.sequences.grammar import log_length_probabilities
 from bayesgen.sequences.grammar_rules import normal_form
-from bayesgen.sequences.inside import ParseTree, inside
+from bayesgen.sequences.inside import ParseTree, inside, log_length_probabilities
 from bayesgen.sequences.semirings import BOOLEAN, MAX, Semiring
 from bayesgen.statistics.latent import filled_up
 
