@@ -269,14 +269,14 @@ def evaluator_of(density: LogDensity) -> Evaluator:
     at_origin = begin_climb(np.zeros(dimension))
 
     def evaluate(points: Points) -> tuple[Values, Points]:
-        values, gradients = [], []
+        results: list[tuple[Values, Points]] = []
         for start in range(0, len(points), POINTS_A_CALL):
             batch = points[start : start + POINTS_A_CALL]
             padded = np.concatenate([batch, np.repeat(batch[:1], POINTS_A_CALL - len(batch), axis=0)])
-            results = compiled(density, at_origin.point, plain, at_origin, padded, len(batch), 0, 0.0)[1:]
-            for column, result in zip((values, gradients), results, strict=True):
-                column.append(np.asarray(result)[: len(batch)])
-        return np.concatenate(values), np.concatenate(gradients)
+            _, values, gradients = compiled(density, at_origin.point, plain, at_origin, padded, len(batch), 0, 0.0)
+            results.append((np.asarray(values)[: len(batch)], np.asarray(gradients)[: len(batch)]))
+        values, gradients = map(np.concatenate, zip(*results, strict=True))
+        return values, gradients
 
     def climb(center: Vector, axes: CoordinateAxes, climb: Climb, most_steps: int, decrement: float) -> Climb:
         return Climb(*map(np.asarray, compiled(density, center, axes, climb, none, 0, most_steps, decrement)[0]))
