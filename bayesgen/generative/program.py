@@ -30,6 +30,7 @@ from bayesgen.program import (
     Arrays,
     ConcreteModel,
     FunctionContent,
+    Plan,
     PytreeFunction,
     Response,
     Site,
@@ -396,7 +397,8 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             world = self._world(n, keys[0], known, covariates)
             drawn = {name: value[None] for name, value in world.items()}
         else:
-            drawn = _worlds(self, keys, latents, n=n, covariates=_Covariates.of(covariates))
+            unplanned = self.replace(structure=self.structure, plan=Plan(()))  # plans are of likelihoods
+            drawn = _worlds(unplanned, keys, latents, n=n, covariates=_Covariates.of(covariates))
         return {name: np.asarray(value) for name, value in drawn.items()}
 
     def _world(self, n: int, key: PRNGKeyArray, latents: Arrays, covariates: Mapping[str, Any]) -> dict[str, Array]:

@@ -33,7 +33,7 @@ def answered(spread):
     program = bg.GenerativeProgram(function, classes=2)
     fit = bg.fit(program, ROWS, CODES, method=bg.MAP(num_starts=1))
     bg.predict(fit, ROWS, rule=bg.PlugIn())
-    compiled = [jit._of_owner[program.owner] for jit in (quasi_newton._compiled_for_few, joint.log_joint)]
+    compiled = [jit._owned[program.owner] for jit in (quasi_newton._compiled_for_few, joint.log_joint)]
     return fit, [weakref.ref(part) for part in (program.owner, *compiled)]
 
 
