@@ -317,7 +317,10 @@ def evaluate(
     masks = {name: structure.attribute[name].to_site(mask) for name, mask in (observed or {}).items()}
     local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
-    jacobians = [_local_log_jacobian(trace[name], values, structure.axis) for name, values in local.items()]
+    jacobians = (
+        biject_to(trace[name]["fn"].support).log_abs_det_jacobian(values, trace[name]["value"])
+        for name, values in local.items()
+    )
     priors = {
         name: _latent_value(message, free.get(name))
         for name, message in samples(trace).items()
@@ -336,12 +339,8 @@ def evaluate(
         label=label,
         axis=structure.axis,
         observed=masks,
-        local_log_jacobian=sum(jacobians, start=0.0),
+        local_log_jacobian=sum((by_row(jacobian, structure.axis) for jacobian in jacobians), start=0.0),
     )
-
-
-def _local_log_jacobian(message: Message, free: Float[Array, "..."], axis: int) -> Float[Array, " n"]:
-    return by_row(biject_to(message["fn"].support).log_abs_det_jacobian(free, message["value"]), axis)
 
 
 def evaluate_classes(

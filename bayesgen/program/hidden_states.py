@@ -79,9 +79,9 @@ def states_at(
         return _states(program, latents, *part, site=site)
 
     latents = program_latents(program, latents)
-    size = _rows_at_once(program, latents, rows, site, 1)
-    with jax.enable_x64(True), placed(_work(program, latents, rows, site, 1)):
-        return over_chunks(chunk_states, (rows, lengths, response), rows.num_rows, size)
+    row_cells = _row_cells(program, latents, rows, site)
+    with jax.enable_x64(True), placed(float(rows.num_rows * row_cells)):
+        return over_chunks(chunk_states, (rows, lengths, response), rows.num_rows, max(1, FAST_CELLS // row_cells))
 
 
 def average_states(
@@ -112,9 +112,9 @@ def average_states(
     def chunk_averages(part: tuple[Rows, Float[np.ndarray, "n draws K"], ResponseValues | None]) -> tuple[Array, Array]:
         return _averaged(program, batches, batch_orders, *part, site=site)
 
-    size = _rows_at_once(program, first, rows, site, num_draws)
-    with jax.enable_x64(True), placed(_work(program, first, rows, site, num_draws)):
-        return over_chunks(chunk_averages, (rows, weights, response), rows.num_rows, size)
+    row_cells = num_draws * _row_cells(program, first, rows, site)
+    with jax.enable_x64(True), placed(float(rows.num_rows * row_cells)):
+        return over_chunks(chunk_averages, (rows, weights, response), rows.num_rows, max(1, FAST_CELLS // row_cells))
 
 
 def log_states_of_draws(
@@ -133,8 +133,9 @@ def log_states_of_draws(
     latents = program_latents(program, latents)
     first = {name: value[0] for name, value in latents.items()}
     num_draws = len(next(iter(latents.values())))
-    at_once = min(num_draws, max(1, FAST_CELLS // (rows.num_rows * _numbers(program, first, rows, site))))
-    with jax.enable_x64(True), placed(_work(program, first, rows, site, at_once)):
+    draw_cells = rows.num_rows * _row_cells(program, first, rows, site)
+    at_once = min(num_draws, max(1, FAST_CELLS // draw_cells))
+    with jax.enable_x64(True), placed(float(at_once * draw_cells)):
         return np.asarray(_log_states(program, latents, rows, *places, site=site, at_once=at_once))
 
 
@@ -257,18 +258,9 @@ def _log_states(
     return jax.lax.map(log_states_at, latents, batch_size=at_once)
 
 
-def _numbers(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
-    """Classes x time steps x states of a row."""
+def _row_cells(program: Program, latents: Arrays, rows: Rows, site: str) -> int:
+    """Classes x time steps x states of a row: numbers that are computed, and about as many multiplications."""
     return max(1, math.prod(shape_of_states(program, latents, rows, site)))
-
-
-def _rows_at_once(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> int:
-    return max(1, FAST_CELLS // (num_draws * _numbers(program, latents, rows, site)))
-
-
-def _work(program: Program, latents: Arrays, rows: Rows, site: str, num_draws: int) -> float:
-    """Rough number of multiplications of one call."""
-    return float(num_draws * rows.num_rows * _numbers(program, latents, rows, site))
 
 
 # Whether hidden states are exchangeable, so that draws may swap them.

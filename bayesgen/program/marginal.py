@@ -14,7 +14,7 @@ from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
 from .evaluation import evaluate
-from .integration import IN_ONE, MOST_AXES, DensityLine, log_integrals
+from .integration import IN_ONE, MOST_AXES, DensityLine, LogDensities, log_integrals
 from .structure import Arrays, Program
 
 Row = tuple[Arrays, Arrays, Arrays]  # values, covariates and masks of a row
@@ -53,14 +53,11 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
     shift = sum((jnp.sum(value) for value in latents.values()), start=jnp.zeros(()))
 
     def row_table(row: Row, free_local: Arrays) -> Float[Array, "K J"]:
-        copies_log_prob = _log_prob_of_copies(program, row, names)
         if free_local or not num_axes:
-            return copies_log_prob(latents, _repeated(free_local, num_copies)).reshape(shape)
-
-        def at_points(latents: Arrays, points: Float[Array, "copies d"]) -> Float[Array, " copies"]:
-            return copies_log_prob(latents, structure.free_local(points))
-
-        return log_integrals(at_points, latents, num_copies, num_axes, shift).reshape(shape)
+            log_probs = _log_prob_of_copies(program, row, names)
+            return log_probs(latents, _repeated(free_local, num_copies)).reshape(shape)
+        log_densities = _log_densities_of_copies(program, row, names)
+        return log_integrals(log_densities, latents, num_copies, num_axes, shift).reshape(shape)
 
     return jax.vmap(row_table)((values, rows.covariates, rows.observed), free_local)
 
@@ -76,15 +73,11 @@ def row_draws(
     classes = np.repeat(np.arange(program.num_classes), structure.num_joint_values)
 
     def row_draw(row: Row, code: Array, key: Any) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
-        copies_log_prob = _log_prob_of_copies(program, row, names)
-
-        def at_points(latents: Arrays, points: Float[Array, "copies 1"]) -> Float[Array, " copies"]:
-            return copies_log_prob(latents, structure.free_local(points))
-
-        line, keys = DensityLine.of(at_points, latents, len(classes), 2 * IN_ONE - 1), jax.random.split(key)
+        log_densities, keys = _log_densities_of_copies(program, row, names), jax.random.split(key)
+        line = DensityLine.of(log_densities, latents, len(classes), 2 * IN_ONE - 1)
         possible = (code < 0) | (classes == code)
         fine, coarse = (jnp.where(possible, line.log_integrals(every), -jnp.inf) for every in (1, 2))
-        point = line.draw(at_points, latents, keys[0])[jax.random.categorical(keys[1], fine)]
+        point = line.draw(log_densities, latents, keys[0])[jax.random.categorical(keys[1], fine)]
         return point[None], logsumexp(coarse) - logsumexp(fine)
 
     codes = jnp.full(rows.num_rows, -1) if rows.labels is None else jnp.asarray(rows.labels)
@@ -109,6 +102,12 @@ def _log_prob_of_copies(
         return sum(evaluation.row_log_probs(names).values(), start=start)
 
     return log_probs
+
+
+def _log_densities_of_copies(program: Program, row: Row, names: Collection[str]) -> LogDensities:
+    """`_log_prob_of_copies` at latents and vectors of the free local latents."""
+    log_probs = _log_prob_of_copies(program, row, names)
+    return lambda latents, points: log_probs(latents, program.structure.free_local(points))
 
 
 def _repeated(row: Any, times: int) -> Any:

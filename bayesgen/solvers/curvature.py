@@ -313,14 +313,11 @@ class Whitened(LogDensity):
         return self.density.owner
 
 
-def _traced_constrain_draws(density: LogDensity, draws: Float[Array, "chain draw D"]) -> Mapping[str, Array]:
-    return jax.vmap(jax.vmap(lambda vector: density.constrain(vector)))(draws)
-
-
 def constrained(density: LogDensity, draws: Float[np.ndarray, "chain draw D"]) -> dict[str, np.ndarray]:
     """The constrained values of draws, by name. Inside float64."""
-    return {name: np.asarray(value) for name, value in constrain_draws(density, draws).items()}
+    return {name: np.asarray(value) for name, value in _constrained(density, draws).items()}
 
 
-constrain_draws = OwnedJit(_traced_constrain_draws, compiler_options=LIGHT_OPTIMISATION)
-"""Constrained values of draws (chain, draw, D): name -> (chain, draw, ...)."""
+@functools.partial(OwnedJit, compiler_options=LIGHT_OPTIMISATION)
+def _constrained(density: LogDensity, draws: Float[Array, "chain draw D"]) -> Mapping[str, Array]:
+    return jax.vmap(jax.vmap(density.constrain))(draws)

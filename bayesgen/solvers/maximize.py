@@ -172,7 +172,7 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
         while waiting and len(routes) < at_once:  # most lead to the same one
             routes.append(waiting.pop())
         following = []
-        for route in (_continued(evaluator, route) for route in routes):
+        for route in (route.continued(evaluator) for route in routes):
             if any(reached.converged and reached.is_at(route.vector, route.value) for reached in optima):
                 continue  # there is no need for its last digits again
             if not route.is_over and route.num_steps < most_steps:
@@ -262,16 +262,15 @@ class _Route:
         """The log density there."""
         return float(self.climb.value)
 
+    def continued(self, evaluator: Evaluator) -> "_Route":
+        """The route after some evaluations."""
+        climb = evaluator.climb(self.origin.vector, self.axes, self.climb, STEPS_A_LOOK, LAST_DECREMENT)
+        return dataclasses.replace(self, climb=climb, num_steps=self.num_steps + STEPS_A_LOOK)
+
     @property
     def is_over(self) -> bool:
         """Whether the climb has ended."""
         return bool(self.climb.is_over)
-
-
-def _continued(evaluator: Evaluator, route: _Route) -> _Route:
-    """The route after some evaluations."""
-    climb = evaluator.climb(route.origin.vector, route.axes, route.climb, STEPS_A_LOOK, LAST_DECREMENT)
-    return dataclasses.replace(route, climb=climb, num_steps=route.num_steps + STEPS_A_LOOK)
 
 
 def _end(evaluator: Evaluator, route: _Route, for_peaks: bool) -> Optimum:
@@ -364,11 +363,7 @@ def find_supremum(density: LogDensity, start: Vector) -> Optimum:
         density: log density, in coordinates of about unit curvature where it has any.
         start: the start; along flat directions the climb moves no further than slopes lead.
     """
-    return _supremum(evaluator_of(density), start)
-
-
-def _supremum(evaluator: Evaluator, start: Vector) -> Optimum:
-    vector, axes = start, unit_axes(len(start))
+    evaluator, vector, axes = evaluator_of(density), start, unit_axes(len(start))
     value, gradient = evaluator.at(start)
     if not np.isfinite(value) or not np.isfinite(gradient).all():
         return Optimum(start, value, gradient, Status.NOT_FINITE)
