@@ -117,10 +117,10 @@ class NUTS(Settings, Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
-        density, moving, start = self.density(problem)
+        density, adapted_program, start = self.density(problem)
 
         with_rows = density if isinstance(density, WithRowLatents) else None
-        find_starts = functools.partial(_starts, moving, start, problem.seed)
+        find_starts = functools.partial(_starts, adapted_program, start, problem.seed)
         # a mode of the latents of rows says little of how far they and the others reach
         chains = self.chains(density, find_starts if with_rows is None else None, problem.seed, problem.progress)
         row_draws, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
@@ -134,7 +134,7 @@ class NUTS(Settings, Method):
         values, attributes = {**chains.values, **row_draws}, chain_attributes(chains) | problem.about_products
         attributes["path"] = path
         attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
-        return fit_of_draws(self, problem, moving, values, chains.stats, attributes, chains.warnings)
+        return fit_of_draws(self, problem, adapted_program, values, chains.stats, attributes, chains.warnings)
 
     def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:
         """The log density that is sampled, its program, and a process near its mode, if one is known.
@@ -147,15 +147,15 @@ class NUTS(Settings, Method):
         # chains of a mixture swap names of components less easily in coordinates about one allotment of names
         if conjugate is not None and (start is None or not np.any(statistics.class_weights)):
             near = conjugate.moment_estimates(statistics)
-        moving = program if near is None else program.reparametrised(near)
+        adapted_program = program if near is None else program.reparametrised(near)
         density: LogDensity
         if problem.samples_rows:
-            density = WithRowLatents.of(moving, statistics)
+            density = WithRowLatents.of(adapted_program, statistics)
         else:
-            density = ProgramDensity(moving, problem.log_likelihoods, LogPriorKind.SITES)
+            density = ProgramDensity(adapted_program, problem.log_likelihoods, LogPriorKind.SITES)
         if density.dimension == 0:
             raise FitError("NUTS has nothing to sample: the model has no continuous latent site. Use Exact().")
-        return density, moving, start
+        return density, adapted_program, start
 
     def bytes_kept(self, problem: ProgramProblem) -> float:
         latents: float = sum(math.prod(shape) for _, shape in problem.program.structure.latents)
@@ -176,25 +176,27 @@ class NUTS(Settings, Method):
                 return alone
         together = zip(problems, targets, samples, alone, strict=True)
         return [
-            solve if sample is None else functools.partial(self._fit_of_sample, problem, density, moving, *sample)
-            for problem, (density, moving, _), sample, solve in together
+            solve
+            if sample is None
+            else functools.partial(self._fit_of_sample, problem, density, adapted_program, *sample)
+            for problem, (density, adapted_program, _), sample, solve in together
         ]
 
     def _sampled_together(
         self,
         densities: Sequence[LogDensity],
         problems: Sequence[ProgramProblem],
-        moving: GenerativeProgram,
+        adapted_program: GenerativeProgram,
         start: ParameterArrays | None,
     ) -> Sequence[ChainDraws | None]:
         """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone.
 
-        `moving` and `start` are the program of the first, and a process near its mode.
+        `adapted_program` and `start` are the program of the first, and a process near its mode.
         """
         alone, first = [None] * len(problems), densities[0]
         if not _are_alike(densities) or first.loops_over_rows:
             return alone
-        prepared = laplace(first, _starts(moving, start, problems[0].seed))
+        prepared = laplace(first, _starts(adapted_program, start, problems[0].seed))
         if prepared.reason is not None or sum(map(np.size, prepared.density.whitening.factors)) > MOST_TOGETHER:
             return alone
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
@@ -206,7 +208,7 @@ class NUTS(Settings, Method):
         self,
         problem: ProgramProblem,
         density: LogDensity,
-        moving: GenerativeProgram,
+        adapted_program: GenerativeProgram,
         draws: Float[np.ndarray, "chains draws D"],
         stats: Mapping[str, np.ndarray],
     ) -> Fit:
@@ -219,7 +221,7 @@ class NUTS(Settings, Method):
             "chain_method": TOGETHER,
             **problem.about_products,
         }
-        return fit_of_draws(self, problem, moving, sites, stats, attributes)
+        return fit_of_draws(self, problem, adapted_program, sites, stats, attributes)
 
     def chains(
         self,

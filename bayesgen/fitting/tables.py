@@ -8,7 +8,7 @@ import numpy as np
 from bayesgen.describe import described, free_name
 from bayesgen.errors import PredictionError
 from bayesgen.models import LABEL, Block
-from bayesgen.posteriors import Draws, Numbers, convergence_problems, entry_names
+from bayesgen.posteriors import Draws, ParameterSummaries, convergence_problems, entry_names
 from bayesgen.records import by_content
 from bayesgen.solvers import MAX_DEPTH
 
@@ -58,7 +58,9 @@ def summary(
     return frame_of_numbers(numbers, *names, {} if has_own_categories else self.schema.categories)
 
 
-def frame_of_numbers(numbers: Numbers, coords: AxisNames, dims: AxisNames, categories: AxisNames) -> "pd.DataFrame":
+def frame_of_numbers(
+    numbers: ParameterSummaries, coords: AxisNames, dims: AxisNames, categories: AxisNames
+) -> "pd.DataFrame":
     """A frame with a line for each number of each parameter, with the names along its axes.
 
     Args:

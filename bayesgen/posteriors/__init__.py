@@ -2,8 +2,8 @@
 
 from .base import (
     At,
-    Numbers,
     ParameterArrays,
+    ParameterSummaries,
     Posterior,
     ProcessPosterior,
     chains_joined,
@@ -32,8 +32,8 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",
-    "Numbers",
     "ParameterArrays",
+    "ParameterSummaries",
     "Point",
     "Posterior",
     "ProcessPosterior",

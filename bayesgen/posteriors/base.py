@@ -55,7 +55,7 @@ At = Literal["mean", "mode", "predictive"]
 Ability = At | Literal["draws"]
 ParameterArrays = dict[str, np.ndarray]
 
-Numbers = dict[str, ParameterArrays]
+ParameterSummaries = dict[str, ParameterArrays]
 """Column of a table ("mean", "sd", "lower", "upper", "r_hat", "ess_bulk", ...) -> parameter -> array."""
 
 
@@ -64,7 +64,7 @@ def chains_joined(draws: ParameterArrays) -> ParameterArrays:
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
 
 
-def numbers_of_draws(draws: Mapping[str, np.ndarray], prob: float) -> Numbers:
+def numbers_of_draws(draws: Mapping[str, np.ndarray], prob: float) -> ParameterSummaries:
     """Mean, standard deviation and central interval of draws along the first axis."""
     ends = {"lower": (1 - prob) / 2, "upper": (1 + prob) / 2}
     numbers = {"mean": {k: v.mean(0) for k, v in draws.items()}, "sd": {k: v.std(0, ddof=1) for k, v in draws.items()}}
@@ -182,7 +182,7 @@ class ProcessPosterior(Posterior):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def numbers(self, prob: float) -> Numbers:
+    def numbers(self, prob: float) -> ParameterSummaries:
         """Each parameter in numbers, with central intervals of this probability; of a point its value."""
 
     def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:

@@ -14,7 +14,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import PRNGKeyArray
 
-from .base import At, Numbers, ParameterArrays, ProcessPosterior, numbers_of_draws
+from .base import At, ParameterArrays, ParameterSummaries, ProcessPosterior, numbers_of_draws
 
 
 @by_content
@@ -79,7 +79,7 @@ class ConjugatePosterior(ProcessPosterior):
         """Independent draws, as four chains."""
         return self.conjugate.sample((4, num_draws), generator(key))
 
-    def numbers(self, prob: float) -> Numbers:
+    def numbers(self, prob: float) -> ParameterSummaries:
         """In closed form; where a marginal has none (covariances of two columns, structures), of 2,000 draws."""
         low, high = (self.conjugate.quantile(share) for share in ((1 - prob) / 2, (1 + prob) / 2))
         deviations = {name: np.sqrt(value) for name, value in self.conjugate.variance().items()}
@@ -87,7 +87,7 @@ class ConjugatePosterior(ProcessPosterior):
         if all(np.isfinite(of.get(name, np.nan)).all() for of in closed.values() for name in self.mean):
             return closed
         sampled = numbers_of_draws(self.conjugate.sample((2000,), np.random.default_rng(0)), prob)
-        filled: Numbers = {}
+        filled: ParameterSummaries = {}
         for column, of in closed.items():
             values = {name: of.get(name, np.nan) for name in self.mean}
             filled[column] = {k: np.where(np.isnan(v), sampled[column][k], v) for k, v in values.items()}

@@ -19,7 +19,7 @@ from bayesgen.records import by_content
 from bayesgen.statistics import bulk_sizes, errors_and_tail_sizes, rhats_and_sizes
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .base import Numbers, ParameterArrays, ProcessPosterior, chains_joined, numbers_of_draws
+from .base import ParameterArrays, ParameterSummaries, ProcessPosterior, chains_joined, numbers_of_draws
 
 # Label switching in mixtures: one order of the components for all draws, by matching responsibilities.
 
@@ -421,7 +421,7 @@ class Draws(ProcessPosterior):
     def with_values(self, values: ParameterArrays) -> Self:
         return dataclasses.replace(self, values=self.values | values)
 
-    def numbers(self, prob: float) -> Numbers:
+    def numbers(self, prob: float) -> ParameterSummaries:
         """Means, and R-hat and bulk ESS where chains are long enough for them."""
         numbers = numbers_of_draws(chains_joined(self.values), prob)
         if self.entries is not None and self.is_identified:

@@ -11,7 +11,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.typing import PRNGKeyArray
 
-from .base import Numbers, ParameterArrays, ProcessPosterior
+from .base import ParameterArrays, ParameterSummaries, ProcessPosterior
 
 _REMEDY = "Fit with NUTS(), or with Exact() where the posterior has a closed form, or predict with PlugIn()."
 
@@ -56,5 +56,5 @@ class Point(ProcessPosterior):
     def with_values(self, values: ParameterArrays) -> Self:
         return dataclasses.replace(self, values=self.values | {name: value[0, 0] for name, value in values.items()})
 
-    def numbers(self, prob: float) -> Numbers:
+    def numbers(self, prob: float) -> ParameterSummaries:
         return {"value": self.values}
