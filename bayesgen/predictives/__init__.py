@@ -2,8 +2,7 @@
 
 from .base import PredictiveDistribution, StackedPredictive, deferred, joined_predictives
 from .grid import GridPredictive
-from .location_scale import NormalPredictive, StudentTPredictive
-from .mixture import MixturePredictive
+from .parametric import MixturePredictive, NormalPredictive, StudentTPredictive
 from .quadrature import Line, LogFunction, Support
 from .whole_numbers import WholeNumbers
 

@@ -88,15 +88,15 @@ def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, 
     For whole numbers it is the sum of F(y − 1 − t)² + (1 − F(y + t))². Rows without a centre or a width give NaN.
     """
     _, scale = centre_and_scale(predictive)
-    known, gap = np.isfinite(scale), predictive.spacing
-    scale = np.where(known & (gap == 0), scale, 1.0)
+    has_scale, gap = np.isfinite(scale), predictive.spacing
+    scale = np.where(has_scale & (gap == 0), scale, 1.0)
     support: Support = WholeNumbers.of(nonnegative_integer, len(y)) if gap else Line(IdentityTransform(), 0.0, 1.0)
     y = np.ceil(y) if gap else y
 
     def squares(distances: Float[np.ndarray, "values n"]) -> Float[np.ndarray, "values n"]:
         shares = predictive.cdf(y - gap - scale * distances), predictive.survival(y + scale * distances)
         # tails without end would add up the rounding of probabilities
-        below, above = (np.where(known & (share > ROUNDING), share, 0.0) for share in shares)
+        below, above = (np.where(has_scale & (share > ROUNDING), share, 0.0) for share in shares)
         return below**2 + above**2
 
     def log_squares(rows: Int[np.ndarray, " m"], distances: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
@@ -104,7 +104,7 @@ def crps_by_quadrature(predictive: PredictiveDistribution, y: Float[np.ndarray, 
             return np.log(at_places(squares, rows, distances, len(y)))
 
     _, integrals = integrate(log_squares, len(y), support, None if gap else DISTANCES)
-    return np.where(known, scale * np.exp(integrals.logs), np.nan)
+    return np.where(has_scale, scale * np.exp(integrals.logs), np.nan)
 
 
 def at_places(
@@ -149,61 +149,79 @@ class Deferred:
     spacing: float
 
 
-@by_content
-class PartsPredictive(PredictiveDistribution):
-    """Distributions of successive rows, in parts.
+class CombinedPredictive(PredictiveDistribution):
+    """Distributions put together from parts, each of which answers for itself."""
 
-    Attributes:
-        parts: distributions of some rows each, in order.
-    """
+    parts: Sequence[PredictiveDistribution | Deferred | None]
 
-    parts: tuple[PredictiveDistribution | Deferred, ...]
+    @abc.abstractmethod
+    def _values_by_part(self, values: Float[np.ndarray, "..."]) -> Sequence[Float[np.ndarray, "..."]]:
+        """The values that each part is asked for."""
+
+    @abc.abstractmethod
+    def _combined(self, answers: Sequence[Float[np.ndarray, "..."] | None]) -> Float[np.ndarray, "..."]:
+        """One array from the answers of the parts; None for a part that is None."""
+
+    def _ask(
+        self,
+        question: Callable[[PredictiveDistribution, Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+        values: Float[ArrayOrNumber, "..."] | float = 0.0,
+    ) -> Float[np.ndarray, "..."]:
+        predictives = (part.make() if isinstance(part, Deferred) else part for part in self.parts)
+        pairs = zip(predictives, self._values_by_part(np.asarray(values, np.float64)), strict=True)
+        return self._combined(
+            [None if part is None else np.asarray(question(part, part_values)) for part, part_values in pairs]
+        )
 
     @property
     def num_rows(self) -> int:
-        return len(self.mean)
+        return self.mean.shape[-1]
 
     @property
     def spacing(self) -> float:
-        return self.parts[0].spacing
+        return next(part.spacing for part in self.parts if part is not None)
 
     @property
-    def mean(self) -> Float[np.ndarray, " n"]:
-        return np.concatenate([part.mean for part in self.parts], -1)
+    def mean(self) -> Float[np.ndarray, "*fits n"]:
+        return self._combined([None if part is None else part.mean for part in self.parts])
 
     @property
-    def std(self) -> Float[np.ndarray, " n"]:
-        return np.concatenate([part.std for part in self.parts], -1)
+    def std(self) -> Float[np.ndarray, "*fits n"]:
+        return self._combined([None if part is None else part.std for part in self.parts])
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._of_parts(lambda part, of_part: part.log_density(of_part), values)
+        return self._ask(lambda part, values: part.log_density(values), values)
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._of_parts(lambda part, of_part: part.cdf(of_part), values)
+        return self._ask(lambda part, values: part.cdf(values), values)
 
-    def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
-        return self._of_parts(lambda part, _: part.quantile(probability))
+    def quantile(self, probability: float) -> Float[np.ndarray, "*fits n"]:
+        return self._ask(lambda part, values: part.quantile(probability))
 
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, " n"]:
-        return self._of_parts(lambda part, of_part: part.crps(of_part), values)
+    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "*fits n"]:
+        return self._ask(lambda part, values: part.crps(values), values)
 
-    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num n"]:
-        return self._of_parts(lambda part, _: part.draws(rng, num_draws))
-
-    def _of_parts(
-        self,
-        ask: Callable[[PredictiveDistribution, Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
-        values: Float[ArrayOrNumber, "..."] | float = 0.0,
-    ) -> Float[np.ndarray, "..."]:
-        means = [part.mean for part in self.parts]
-        whole = np.broadcast_arrays(np.asarray(values, np.float64), np.concatenate(means))[0]
-        of_parts = np.split(whole, np.cumsum([len(mean) for mean in means])[:-1], axis=-1)
-        made = (part.make() if isinstance(part, Deferred) else part for part in self.parts)
-        return np.concatenate([ask(part, of_part) for part, of_part in zip(made, of_parts, strict=True)], -1)
+    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num ... n"]:
+        return self._ask(lambda part, values: part.draws(rng, num_draws))
 
 
 @by_content
-class StackedPredictive(PredictiveDistribution):
+class ConsecutivePredictive(CombinedPredictive):
+    """Distributions of successive rows, from parts of some rows each, in order."""
+
+    parts: tuple[PredictiveDistribution | Deferred, ...]
+
+    def _values_by_part(self, values: Float[np.ndarray, "..."]) -> Sequence[Float[np.ndarray, "..."]]:
+        lengths = [len(part.mean) for part in self.parts]
+        by_row = np.broadcast_to(values, np.broadcast_shapes(values.shape, (sum(lengths),)))
+        return np.split(by_row, np.cumsum(lengths)[:-1], axis=-1)
+
+    def _combined(self, answers: Sequence[Float[np.ndarray, "..."] | None]) -> Float[np.ndarray, "..."]:
+        return np.concatenate([np.asarray(answer) for answer in answers], -1)
+
+
+@by_content
+class StackedPredictive(CombinedPredictive):
     """Distributions of the same rows by several fits, which become the axis before that of the rows.
 
     Attributes:
@@ -212,48 +230,20 @@ class StackedPredictive(PredictiveDistribution):
 
     parts: tuple[PredictiveDistribution | None, ...]
 
-    @property
-    def num_rows(self) -> int:
-        return next(part.num_rows for part in self.parts if part is not None)
+    def _values_by_part(self, values: Float[np.ndarray, "..."]) -> Sequence[Float[np.ndarray, "..."]]:
+        return [values] * len(self.parts)
 
-    @property
-    def spacing(self) -> float:
-        return next(part.spacing for part in self.parts if part is not None)
-
-    @property
-    def mean(self) -> Float[np.ndarray, "B n"]:
-        return self._of_parts(lambda part: part.mean)
-
-    @property
-    def std(self) -> Float[np.ndarray, "B n"]:
-        return self._of_parts(lambda part: part.std)
-
-    def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._of_parts(lambda part: part.log_density(values))
-
-    def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        return self._of_parts(lambda part: part.cdf(values))
-
-    def quantile(self, probability: float) -> Float[np.ndarray, "B n"]:
-        return self._of_parts(lambda part: part.quantile(probability))
-
-    def crps(self, values: Float[ArrayOrNumber, " n"]) -> Float[np.ndarray, "B n"]:
-        return self._of_parts(lambda part: part.crps(values))
-
-    def draws(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "num B n"]:
-        return self._of_parts(lambda part: part.draws(rng, num_draws))
-
-    def _of_parts(self, ask: Callable[[PredictiveDistribution], Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-        found = [None if part is None else np.asarray(ask(part)) for part in self.parts]
-        shape = next(array.shape for array in found if array is not None)
-        return np.stack([np.full(shape, np.nan) if array is None else array for array in found], axis=-2)
+    def _combined(self, answers: Sequence[Float[np.ndarray, "..."] | None]) -> Float[np.ndarray, "..."]:
+        shape = next(answer.shape for answer in answers if answer is not None)
+        return np.stack([np.full(shape, np.nan) if answer is None else answer for answer in answers], axis=-2)
 
 
-def deferred(make: Callable[[], PredictiveDistribution], made: PredictiveDistribution) -> PartsPredictive:
-    """Distributions that are made again for each call."""
-    return PartsPredictive((Deferred(make, np.asarray(made.mean), np.asarray(made.std), made.spacing),))
+def deferred(make: Callable[[], PredictiveDistribution], predictive: PredictiveDistribution) -> ConsecutivePredictive:
+    """Distributions that are made again for each call, `predictive` being the first that `make` gave."""
+    mean, std = np.asarray(predictive.mean), np.asarray(predictive.std)
+    return ConsecutivePredictive((Deferred(make, mean, std, predictive.spacing),))
 
 
 def joined_predictives(parts: Sequence[PredictiveDistribution]) -> PredictiveDistribution:
     """The distributions of all rows, from those of successive rows."""
-    return parts[0] if len(parts) == 1 else PartsPredictive(tuple(parts))
+    return parts[0] if len(parts) == 1 else ConsecutivePredictive(tuple(parts))

@@ -6,7 +6,7 @@ import numpy as np
 
 from bayesgen.records import by_content
 from bayesgen.runtime import ROUNDING
-from bayesgen.typing import ArrayOrNumber, Float, Int, Shaped
+from bayesgen.typing import ArrayOrNumber, Bool, Float, Int
 
 from .base import PredictiveDistribution
 from .quadrature import NODES, LogFunction, Panels, Support, integrate
@@ -35,10 +35,10 @@ class GridPredictive(PredictiveDistribution):
         """The distribution of y in each row."""
         panels, integrals = integrate(log_joint, num_rows, support)
         totals = np.where(integrals.totals > 0, integrals.totals, 1.0)[panels.rows]
-        kept = integrals.of_panels >= 1e-18 * totals  # all of the others add up to less than rounding
-        kept |= np.isneginf(integrals.peaks)[panels.rows]  # so that each row has panels
-        densities = (integrals.functions / totals[:, None])[kept]
-        return cls(log_joint, support, panels.take(kept), densities, integrals.logs)
+        matters = integrals.by_panel >= 1e-18 * totals  # all other panels add up to less than rounding
+        matters |= np.isneginf(integrals.peaks)[panels.rows]  # so that each row has panels
+        densities = (integrals.functions / totals[:, None])[matters]
+        return cls(log_joint, support, panels.take(matters), densities, integrals.logs)
 
     @property
     def num_rows(self) -> int:
@@ -54,8 +54,8 @@ class GridPredictive(PredictiveDistribution):
         """The nodes of successive rows, about so many at once: the row, y, and log weight in integrals of each."""
         ends = np.searchsorted(self.panels.rows, np.arange(self.num_rows), side="right")
         last = np.flatnonzero(np.diff(ends * len(NODES) // num)) + 1
-        for places in np.split(np.arange(len(self.panels.rows)), ends[last - 1]):
-            panels = self.panels.take(places)
+        for indices in np.split(np.arange(len(self.panels.rows)), ends[last - 1]):
+            panels = self.panels.take(indices)
             values, log_slopes = self.support.values(panels.nodes, panels.rows[:, None])
             with np.errstate(divide="ignore"):
                 log_weights = np.log(self.support.rules(panels.left, panels.right)[0])
@@ -80,25 +80,25 @@ class GridPredictive(PredictiveDistribution):
             terms = np.where(weights > 0, weights * values, 0.0).sum(1)
         return self._where_possible(np.bincount(self.panels.rows, terms, self.num_rows))
 
-    def _where_possible(self, found: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
-        """NaN in rows that are impossible."""
-        return np.where(np.isneginf(self.log_normalizer), np.nan, found)
+    def _where_possible(self, answers: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
+        """The answers, NaN in rows that are impossible."""
+        return np.where(np.isneginf(self.log_normalizer), np.nan, answers)
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
         """The log joint at the values themselves, less the log normalizer; -inf beyond the support."""
-        whole, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
-        possible = self.support.holds(whole, rows)
-        logs = self.log_joint(rows.ravel(), np.where(possible, whole, self.support.start).ravel()).reshape(whole.shape)
-        return np.where(possible, logs - self.log_normalizer, np.where(np.isnan(whole), np.nan, -np.inf))
+        y, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
+        possible = self.support.holds(y, rows)
+        logs = self.log_joint(rows.ravel(), np.where(possible, y, self.support.start).ravel()).reshape(y.shape)
+        return np.where(possible, logs - self.log_normalizer, np.where(np.isnan(y), np.nan, -np.inf))
 
     def cdf(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "..."]:
-        whole, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
-        u = self.support.coordinates(whole, rows)
+        y, rows = np.broadcast_arrays(np.asarray(values, np.float64), np.arange(self.num_rows))
+        u = self.support.coordinates(y, rows)
         panel, is_inside = self._last_panel(self.panels.left, u)
         weights = self.support.weights_up_to(u, self.panels.left[panel], self.panels.right[panel])
         within = (self.densities[panel] * weights).sum(-1)
-        found = np.where(is_inside, np.clip(self._before[panel] + within, 0.0, 1.0), 0.0)
-        return self._where_possible(np.where(np.isnan(whole), np.nan, found))
+        probabilities = np.where(is_inside, np.clip(self._before[panel] + within, 0.0, 1.0), 0.0)
+        return self._where_possible(np.where(np.isnan(y), np.nan, probabilities))
 
     @property
     def _before(self) -> Float[np.ndarray, " P"]:
@@ -107,13 +107,16 @@ class GridPredictive(PredictiveDistribution):
         return total[:-1] - total[np.searchsorted(self.panels.rows, self.panels.rows)]
 
     def _last_panel(
-        self, keys: Float[np.ndarray, " P"], wanted: Float[np.ndarray, "... n"]
-    ) -> tuple[Int[np.ndarray, "... n"], Shaped[np.ndarray, "... n"]]:
-        """The last panel of each row whose key is at most `wanted`, and whether there is one; else the first."""
-        rows = np.broadcast_to(np.arange(self.num_rows), wanted.shape)
-        places = np.searchsorted(_pairs(self.panels.rows, keys), _pairs(rows, wanted), side="right") - 1
-        firsts = np.searchsorted(self.panels.rows, rows)
-        return np.maximum(places, firsts), places >= firsts
+        self, keys: Float[np.ndarray, " P"], limits: Float[np.ndarray, "... n"]
+    ) -> tuple[Int[np.ndarray, "... n"], Bool[np.ndarray, "... n"]]:
+        """The last panel of each row whose key is at most the limit, and whether there is one; else the first."""
+        ends = np.searchsorted(self.panels.rows, [np.arange(self.num_rows), np.arange(1, self.num_rows + 1)])
+        last, after = np.broadcast_to(ends[0], limits.shape), np.broadcast_to(ends[1], limits.shape)
+        while (after - last > 1).any():  # bisection in all rows at once
+            middle = (last + after) // 2
+            is_reached = keys[middle] <= limits
+            last, after = np.where(is_reached, middle, last), np.where(is_reached, after, middle)
+        return last, keys[last] <= limits
 
     def quantile(self, probability: float) -> Float[np.ndarray, " n"]:
         return self._at(np.full(self.num_rows, probability))
@@ -128,10 +131,3 @@ class GridPredictive(PredictiveDistribution):
         ends = self.panels.left[panel], self.panels.right[panel]
         missing = probabilities - self._before[panel]
         return self._where_possible(self.support.quantiles(missing, self.densities[panel], *ends))
-
-
-def _pairs(rows: Int[np.ndarray, "*m"], keys: Float[np.ndarray, "*m"]) -> Shaped[np.ndarray, "*m"]:
-    """Rows and keys as complex numbers, which are ordered by the first and then by the second."""
-    pairs = np.empty(rows.shape, np.complex128)
-    pairs.real, pairs.imag = rows, keys
-    return pairs

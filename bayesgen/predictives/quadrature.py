@@ -1,4 +1,4 @@
-"""Sums of functions of one number over its support, a row at a time, by adaptive panels; a line is stretched."""
+"""Integrals and sums of functions of one number over its support, one a row, by adaptive panels; and roots."""
 
 import abc
 import dataclasses
@@ -16,8 +16,6 @@ from numpyro.distributions.transforms import IdentityTransform, Transform, bijec
 from bayesgen.records import record
 from bayesgen.runtime import CACHE_ROWS, ROUNDING, over_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
-
-from .roots import find_roots
 
 
 class Support(abc.ABC):
@@ -193,14 +191,38 @@ class Line(Support):
         return self.values(0.5 * (left + right) + halves * share)[0]
 
 
+def find_roots(
+    function: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    slope: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]],
+    low: Float[np.ndarray, "..."],
+    high: Float[np.ndarray, "..."],
+) -> Float[np.ndarray, "..."]:
+    """Roots of increasing functions in brackets: by Newton's steps, or bisection where these leave the bracket."""
+    tolerance = 1e-15  # of a root relative to its bracket, and of the function, a probability
+    least = tolerance * np.maximum(abs(low), abs(high))
+    point = 0.5 * (low + high)
+    for _ in range(200):
+        value = function(point)
+        low, high = np.where(value <= 0, point, low), np.where(value >= 0, point, high)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            step = point - value / slope(point)
+        is_small = abs(step - point) <= least  # also to or past a near end
+        is_inside = (step > low) & (step < high)
+        is_converged = (high - low <= least) | is_small | (abs(value) <= tolerance) | np.isnan(point)
+        point = np.where(is_converged, point, np.where(is_inside, step, 0.5 * (low + high)))
+        if is_converged.all():
+            break
+    return point
+
+
 def _mapped(
     function: Callable[[Array], tuple[Array, ...]], values: Float[np.ndarray, "*shape"]
 ) -> tuple[Shaped[np.ndarray, "*shape"], ...]:
     """A JAX function of values, in chunks of one size, so that it compiles once."""
     flat = np.asarray(values, np.float64).ravel()
     with jax.enable_x64(True):
-        found = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CACHE_ROWS, least=CACHE_ROWS)
-    return tuple(array.reshape(values.shape) for array in found)
+        columns = over_chunks(lambda part: function(jnp.asarray(part)), flat, len(flat), CACHE_ROWS, least=CACHE_ROWS)
+    return tuple(column.reshape(values.shape) for column in columns)
 
 
 # Piessens et al. (1983), QUADPACK, routine QK15: nodes in [0, 1], weights of Kronrod, weights of Gauss
@@ -221,7 +243,7 @@ KRONROD: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 1], _HALF[-2::-1, 1
 GAUSS: Float[np.ndarray, " 15"] = np.concatenate([_HALF[:, 2], _HALF[-2::-1, 2]])
 _DEGREE = len(NODES) - 1
 _COEFFICIENTS = np.linalg.inv(legendre.legvander(NODES, _DEGREE))  # of Legendre's polynomials, from values at the nodes
-_OF_INTEGRALS = legendre.legint(_COEFFICIENTS, lbnd=-1)
+_ANTIDERIVATIVES = legendre.legint(_COEFFICIENTS, lbnd=-1)
 
 LogFunction: TypeAlias = Callable[[Int[np.ndarray, " m"], Float[np.ndarray, " m"]], Float[np.ndarray, " m"]]
 """Positions of rows, and a value of y for each -> log of the function of y that is integrated, such as log p(x, y)."""
@@ -240,7 +262,7 @@ def interpolants(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
 
 def antiderivatives(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 15"]:
     """Weights of values at the nodes, for the integral of the interpolating polynomial from -1 to x."""
-    return legendre.legvander(x, _DEGREE + 1) @ _OF_INTEGRALS
+    return legendre.legvander(x, _DEGREE + 1) @ _ANTIDERIVATIVES
 
 
 @record
@@ -274,14 +296,14 @@ class Integrals:
     Attributes:
         peaks: log of the largest value of each row, in u; -inf where it is zero.
         functions: relative to the peaks, at the nodes.
-        of_panels: integrals of these.
+        by_panel: integrals of these.
         errors: differences from the integrals by the rule of lower order.
         totals: sums of the integrals of panels.
     """
 
     peaks: Float[np.ndarray, " n"]
     functions: Float[np.ndarray, "P 15"]
-    of_panels: Float[np.ndarray, " P"]
+    by_panel: Float[np.ndarray, " P"]
     errors: Float[np.ndarray, " P"]
     totals: Float[np.ndarray, " n"]
 
@@ -291,10 +313,10 @@ class Integrals:
         peaks = np.full(num_rows, -np.inf)
         np.maximum.at(peaks, panels.rows, panels.logs.max(1))
         functions = np.exp(panels.logs - np.where(np.isneginf(peaks), 0.0, peaks)[panels.rows, None])
-        of_panels, others = (
+        by_panel, coarser = (
             np.einsum("pi,pi->p", functions, rule) for rule in support.rules(panels.left, panels.right)
         )
-        return cls(peaks, functions, of_panels, of_panels - others, np.bincount(panels.rows, of_panels, num_rows))
+        return cls(peaks, functions, by_panel, by_panel - coarser, np.bincount(panels.rows, by_panel, num_rows))
 
     @property
     def logs(self) -> Float[np.ndarray, " n"]:
@@ -326,8 +348,8 @@ def integrate(
         parents = panels.take(coarse)
         cuts = parents.left[:, None] + (parents.right - parents.left)[:, None] * np.linspace(0.0, 1.0, 5)
         cuts[:, -1] = parents.right
-        both = panels.take(~coarse), _panels(log_function, support, parents.rows, cuts)
-        panels = jax.tree.map(lambda *arrays: np.concatenate(arrays), *both)
+        pieces = _panels(log_function, support, parents.rows, cuts)
+        panels = jax.tree.map(lambda *arrays: np.concatenate(arrays), panels.take(~coarse), pieces)
         panels = panels.take(np.lexsort((panels.left, panels.rows)))
     return panels, integrals
 
@@ -348,12 +370,12 @@ def _too_coarse(panels: Panels, integrals: Integrals, support: Support) -> Bool[
     """Which panels to cut."""
     peaks, totals = integrals.peaks[panels.rows], integrals.totals[panels.rows]
     coarse = abs(integrals.errors) > QUADRATURE_TOLERANCE * totals
-    # between neighbours: the last node of one, and the first of the next
-    one, next_one = panels.logs[:-1, -1], panels.logs[1:, 0]
+    # between neighbours: the last node of a panel, and the first of the next
+    last, first = panels.logs[:-1, -1], panels.logs[1:, 0]
     together = panels.rows[:-1] == panels.rows[1:]
     with np.errstate(invalid="ignore"):  # of impossible rows
-        is_near = np.maximum(one, next_one) > peaks[:-1] - NEAR_PEAK
-        jumps = together & is_near & ~(abs(one - next_one) <= LARGEST_JUMP)
+        is_near = np.maximum(last, first) > peaks[:-1] - NEAR_PEAK
+        jumps = together & is_near & ~(abs(last - first) <= LARGEST_JUMP)
     coarse[:-1] |= jumps
     coarse[1:] |= jumps
     coarse |= _with_unseen_peaks(panels, peaks)
@@ -379,8 +401,8 @@ def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[n
         is_peak = (before >= 0) & (after <= 0) & (curvature < 0) & (rows[2:] == rows[:-2])
         is_rough = (rise > UNSEEN) | (drop > 0)
         unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR_PEAK)
-    places = np.flatnonzero(unseen) + 1
+    nodes = np.flatnonzero(unseen) + 1
     coarse = np.zeros(len(panels.rows), bool)
     for shift in (-1, 0, 1):  # the parabola's peak may be beyond the next node
-        coarse[(places + shift) // len(NODES)] = True
+        coarse[(nodes + shift) // len(NODES)] = True
     return coarse

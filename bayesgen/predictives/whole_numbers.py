@@ -67,7 +67,7 @@ class WholeNumbers(Support):
         return np.isfinite(self.coordinates(y, rows)) & (y == np.floor(y))
 
     def nodes(self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]) -> Float[np.ndarray, "P 15"]:
-        return left[:, None] + _by_width(right - left, lambda rule, _: rule.places)
+        return left[:, None] + _by_width(right - left, lambda rule, _: rule.positions)
 
     def rules(
         self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]
@@ -99,40 +99,44 @@ class WholeNumbers(Support):
         return high
 
 
-class Rule(NamedTuple):
+class SummationRule(NamedTuple):
     """How to sum over as many successive numbers as a panel has.
 
     Attributes:
-        places: of the nodes among the numbers, 0 for the first.
-        up_to: places of numbers -> weights of the nodes for the sum up to these.
+        positions: of the nodes among the numbers, 0 for the first.
+        up_to: positions of numbers -> weights of the nodes for the sum up to these.
         coarse: weights of every second node for the sum over all; 0 for the others.
     """
 
-    places: Float[np.ndarray, " 15"]
+    positions: Float[np.ndarray, " 15"]
     up_to: Callable[[Float[np.ndarray, " m"]], Float[np.ndarray, "m 15"]]
     coarse: Float[np.ndarray, " 15"]
 
 
 @functools.cache
-def _rule(width: float) -> Rule:
+def _rule(width: float) -> SummationRule:
     """The rule for so many numbers."""
     if width == len(NODES):
-        return Rule(np.arange(width), lambda last: np.tri(len(NODES))[last.astype(int)], np.ones(len(NODES)))
-    places = np.rint((NODES + 1) * width / 2 - 0.5)
-    fine, coarse = _sums(places, width), np.zeros(len(NODES))
-    coarse[1::2] = _sums(places[1::2], width).sum(0)
-    return Rule(places, lambda last: legendre.legvander(2 * (last + 1) / width - 1, len(NODES)) @ fine, coarse)
+        every = np.ones(len(NODES))
+        return SummationRule(np.arange(width), lambda last: np.tri(len(NODES))[last.astype(int)], every)
+    positions = np.rint((NODES + 1) * width / 2 - 0.5)
+    fine, coarse = _sums(positions, width), np.zeros(len(NODES))
+    coarse[1::2] = _sums(positions[1::2], width).sum(0)
+    return SummationRule(
+        positions, lambda last: legendre.legvander(2 * (last + 1) / width - 1, len(NODES)) @ fine, coarse
+    )
 
 
-def _sums(places: Float[np.ndarray, " nodes"], width: float) -> Float[np.ndarray, "_ nodes"]:
-    """Sums of the polynomials through values at these places: Legendre's coefficients of each as a function of the end.
+def _sums(positions: Float[np.ndarray, " nodes"], width: float) -> Float[np.ndarray, "_ nodes"]:
+    """Legendre's coefficients of the sums of interpolating polynomials, as functions of the last number.
 
-    The sum of a polynomial p over successive numbers is the integral of D/2 / sinh(D/2) p, with D the derivative, from
-    half a number before the first to half a number after the last (the midpoint form of the Euler-Maclaurin formula,
-    Abramowitz & Stegun 23.1.32); it has finitely many terms.
+    Polynomial i is 1 at position i, and 0 at the others. The sum of a polynomial p over successive numbers is the
+    integral of D/2 / sinh(D/2) p, with D the derivative, from half a number before the first to half a number after
+    the last (the midpoint form of the Euler-Maclaurin formula, Abramowitz & Stegun 23.1.32); finitely many terms differ
+    from 0.
     """
-    half, degree = width / 2, len(places) - 1
-    coefficients = np.linalg.inv(legendre.legvander((places + 0.5) / half - 1, degree))
+    half, degree = width / 2, len(positions) - 1
+    coefficients = np.linalg.inv(legendre.legvander((positions + 0.5) / half - 1, degree))
     derivative = np.pad(legendre.legder(np.eye(degree + 1)), ((0, 1), (0, 0))) / half
     orders = np.arange(0, degree + 1, 2)
     factors = (2.0 ** (1 - orders) - 1) * scipy.special.bernoulli(degree)[orders] / scipy.special.factorial(orders)
@@ -142,11 +146,11 @@ def _sums(places: Float[np.ndarray, " nodes"], width: float) -> Float[np.ndarray
 
 def _by_width(
     widths: Float[np.ndarray, "*m"],
-    ask: Callable[[Rule, Bool[np.ndarray, "*m"]], Float[np.ndarray, "#some 15"]],
+    ask: Callable[[SummationRule, Bool[np.ndarray, "*m"]], Float[np.ndarray, "#some 15"]],
 ) -> Float[np.ndarray, "*m 15"]:
     """A function of the rule for panels of each width, and of the mask of these."""
-    found = np.empty((*widths.shape, len(NODES)))
+    weights = np.empty((*widths.shape, len(NODES)))
     for width in np.unique(widths):
-        chosen = widths == width
-        found[chosen] = ask(_rule(float(width)), chosen)
-    return found
+        is_width = widths == width
+        weights[is_width] = ask(_rule(float(width)), is_width)
+    return weights
