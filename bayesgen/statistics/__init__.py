@@ -61,10 +61,20 @@ from .linear_normal import LINEAR_NORMAL, LinearNormal
 from .moments import class_moments
 from .multivariate_normal import MultivariateNormalLikelihood, WhitenedNormalLikelihood, expected_moments
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
-from .passes import Classes, Sample, class_counts, class_weights
 from .patterns import PatternMoments
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
-from .summaries import Moments, Summary, Sums, check_magnitudes, check_rows, outer_or_square
+from .summaries import (
+    Classes,
+    Moments,
+    Sample,
+    Summary,
+    Sums,
+    check_magnitudes,
+    check_rows,
+    class_counts,
+    class_weights,
+    outer_or_square,
+)
 from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
 
 __all__ = [

@@ -106,9 +106,9 @@ def row_sums(values: Cells) -> Shaped[Array, " n"]:
 
 def segment_sums(values: Real[Array, " cells"], ends: Int[Array, " ends"]) -> Float[Array, " n"]:
     """Sums of successive segments of a vector, the i-th from ends[i] to ends[i + 1]; of empty ones 0."""
-    totals, filled = np.zeros(len(ends) - 1), np.diff(ends) > 0
-    if filled.any():
-        totals[filled] = np.add.reduceat(values, ends[:-1][filled])
+    totals, is_filled = np.zeros(len(ends) - 1), np.diff(ends) > 0
+    if is_filled.any():
+        totals[is_filled] = np.add.reduceat(values, ends[:-1][is_filled])
     return totals
 
 
@@ -218,7 +218,7 @@ def inverse_lower(scale_tril: Float[Array, "... D D"]) -> Float[Array, "... D D"
     if xp is jnp:
         return jax.scipy.linalg.solve_triangular(scale_tril, identity, lower=True)
     flat = scale_tril.reshape(-1, *scale_tril.shape[-2:])
-    solved = [scipy.linalg.solve_triangular(one, identity.reshape(flat.shape)[0], lower=True) for one in flat]
+    solved = [scipy.linalg.solve_triangular(factor, identity.reshape(flat.shape)[0], lower=True) for factor in flat]
     return np.stack(solved).reshape(scale_tril.shape)
 
 

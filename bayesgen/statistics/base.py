@@ -17,8 +17,7 @@ from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
-from .passes import Classes, Sample
-from .summaries import Summary
+from .summaries import Classes, Sample, Summary
 
 Weight: TypeAlias = Real[Array, "..."] | float
 
@@ -157,8 +156,8 @@ class MixedColumns(RowDensity):
         total: Float[Array, ...] = np.zeros((1, 1))
         for index, (log_first, log_second) in enumerate(zip(self.log_first, self.log_second, strict=True)):
             column = MixtureDensity(self.first.column(index), self.second.column(index), log_first, log_second)
-            there = None if observed is None else observed[:, index : index + 1]
-            cells = column.log_prob(values[:, index : index + 1], there)
+            mask = None if observed is None else observed[:, index : index + 1]
+            cells = column.log_prob(values[:, index : index + 1], mask)
             if observed is not None:
                 cells = namespace(cells, observed).where(observed[:, index, None], cells, 0.0)
             total = total + cells
@@ -396,8 +395,8 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     registration = _TABLE.get(type(leaf))
     if registration is None:
         return None
-    known = registration.likelihood
-    likelihood = known if isinstance(known, Likelihood) else known(leaf)
+    stated = registration.likelihood
+    likelihood = stated if isinstance(stated, Likelihood) else stated(leaf)
     if likelihood is None:
         return None
     event_dims = registration.event_dims(leaf) if callable(registration.event_dims) else registration.event_dims

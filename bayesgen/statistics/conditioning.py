@@ -4,6 +4,13 @@ With L = inv(S) the precision of a row, m its missing and o its observed cells, 
 the missing r_m are normal with mean -inv(L_mm) L_mo r_o and covariance inv(L_mm). The squared distance of the observed
 cells is r' L r of the row completed by this mean; the log-determinant of their covariance is log|S| + log|L_mm|.
 
+There is one function for each form in which rows and processes come:
+
+    condition          many rows, one process, in NumPy: patterns of missing cells share their blocks
+    conditioned        any batch, traceable and differentiable: one shape for every pattern
+    marginal_log_probs many rows, many processes: log densities alone, not differentiable
+    last_given_rest    the last column given the others, many processes
+
 Source: Rue and Held (2005), Gaussian Markov Random Fields, theorem 2.5; the marginal's distance and determinant by the
 inverse of a partitioned matrix (Horn and Johnson 2013, section 0.7.3).
 """
@@ -39,19 +46,21 @@ class Part:
     pattern: Int[np.ndarray, " g"] | slice
 
 
-def parts_of(patterns: Bool[np.ndarray, "P D"], of_row: Int[np.ndarray, " n"]) -> list[Part]:
+def parts_of(patterns: Bool[np.ndarray, "P D"], pattern_of_row: Int[np.ndarray, " n"]) -> list[Part]:
     """The rows in parts, from patterns of observed cells and the pattern of each row. See `patterns_of`."""
-    order = np.argsort(of_row, kind="stable")
-    num_missing = (~patterns).sum(1)[of_row[order]]
+    order = np.argsort(pattern_of_row, kind="stable")
+    num_missing = (~patterns).sum(1)[pattern_of_row[order]]
     parts, start = [], 0
     for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
         size = int(num_missing[start])
         for part in chunks(end - start, max(FAST_CELLS // max(size**2, patterns.shape[1]), 1)):
             rows = order[start + part.start : start + part.stop]
-            first, last = of_row[rows[0]], of_row[rows[-1]]
+            first, last = pattern_of_row[rows[0]], pattern_of_row[rows[-1]]
             missing = np.nonzero(~patterns[first : last + 1])[1].reshape(-1, size) if size else np.zeros((1, 0), int)
-            is_one_each = len(missing) == len(rows)
-            parts.append(Part(rows, missing, slice(None) if is_one_each else (of_row[rows] - first) * (size > 0)))
+            all_differ = len(missing) == len(rows)
+            parts.append(
+                Part(rows, missing, slice(None) if all_differ else (pattern_of_row[rows] - first) * (size > 0))
+            )
         start = end
     return parts
 
@@ -99,8 +108,8 @@ def inverse_blocks(
     definite matrices need no pivoting. LAPACK, called for one matrix after another, takes several times as long for
     small ones: `missing` in benchmarks.
     """
-    places = missing.T
-    blocks = precision[places[:, None], places[None]]
+    columns = missing.T
+    blocks = precision[columns[:, None], columns[None]]
     half_log_det, product = np.zeros(len(missing)), np.empty_like(blocks)
     for index in range(len(blocks)):
         pivot = blocks[index, index].copy()
@@ -125,9 +134,9 @@ def conditioned(
     missing.
     """
     missing = ~jnp.asarray(observed)
-    both = missing[..., :, None] & missing[..., None, :]
-    root = inverse_lower(jnp.linalg.cholesky(jnp.where(both, precision, jnp.eye(residuals.shape[-1]))))
-    covariance = jnp.where(both, jnp.swapaxes(root, -1, -2) @ root, 0.0)
+    both_missing = missing[..., :, None] & missing[..., None, :]
+    root = inverse_lower(jnp.linalg.cholesky(jnp.where(both_missing, precision, jnp.eye(residuals.shape[-1]))))
+    covariance = jnp.where(both_missing, jnp.swapaxes(root, -1, -2) @ root, 0.0)
     slope = jnp.einsum("...ij,...j->...i", precision, residuals)
     return residuals - jnp.einsum("...ij,...j->...i", covariance, slope), covariance, -log_diagonal(root)
 
@@ -163,16 +172,16 @@ def marginal_log_probs(
     constant = -log_diagonal(inverse)
     means = loc.T
 
-    def of_row(row_and_mask: tuple[Float[Array, " D"], Bool[Array, " D"]]) -> Float[Array, " B"]:
+    def row_log_probs(row_and_mask: tuple[Float[Array, " D"], Bool[Array, " D"]]) -> Float[Array, " B"]:
         row, mask = row_and_mask
-        places, num_missing = jnp.argsort(mask), (~mask).sum()  # those that are missing come first
+        column_order, num_missing = jnp.argsort(mask), (~mask).sum()  # those that are missing come first
 
         def eliminated(
             index: Array, state: tuple[Float[Array, "D D B"], Float[Array, " B"]]
         ) -> tuple[Float[Array, "D D B"], Float[Array, " B"]]:
             left, half_log_det = state
-            column = left[places[index]]
-            pivot = column[places[index]]
+            column = left[column_order[index]]
+            pivot = column[column_order[index]]
             return left - column[:, None] * (column / pivot)[None], half_log_det + 0.5 * jnp.log(pivot)
 
         left, half_log_det = jax.lax.fori_loop(0, num_missing, eliminated, (precision, constant))
@@ -180,7 +189,7 @@ def marginal_log_probs(
         squares = jnp.einsum("ib,ijb,jb->b", residuals, left, residuals)
         return -0.5 * (squares + LOG_2PI * mask.sum()) - half_log_det
 
-    return jax.lax.map(of_row, (jnp.where(observed, rows, 0.0), jnp.asarray(observed)))
+    return jax.lax.map(row_log_probs, (jnp.where(observed, rows, 0.0), jnp.asarray(observed)))
 
 
 # --- distances, means and draws of rows, for all classes --------------------------------------------------------
@@ -223,21 +232,21 @@ class Ellipsoids:
         mask = None if observed is None else observed.reshape(rows.shape)
         xp = namespace(rows, mask, self.loc)
         if mask is not None:
-            both = self._row_by_row(rows, mask) if xp is jnp else self._by_pattern(np.asarray(rows), np.asarray(mask))
-            return Distances(*both, mask.sum(-1)[:, None])
+            function = self._row_by_row if xp is jnp else self._by_pattern
+            return Distances(*function(xp.asarray(rows), xp.asarray(mask)), mask.sum(-1)[:, None])
         dimension, half_log_det = np.full((1, 1, rows.shape[1]), rows.shape[2]), log_diagonal(self.scale_tril)[None]
         if xp is jnp:
             classes = zip(self.loc, self.inverse, strict=True)
             whitened = (jnp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in classes)
-            return Distances(jnp.stack([(each**2).sum(-1) for each in whitened], 1), half_log_det, dimension)
+            return Distances(jnp.stack([(residuals**2).sum(-1) for residuals in whitened], 1), half_log_det, dimension)
         return Distances(self._of_complete(np.asarray(rows)), half_log_det, dimension)
 
     def mean_and_precision(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
-        """Mean and precision of a class, at an index of the extra axis."""
+        """Mean and precision matrix of class k, at an index of the extra axis."""
         inverse = np.asarray(self.inverse[k, index])
         return np.asarray(self.loc[k, index]), inverse.T @ inverse
 
-    def _of_complete(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
+    def _complete_squares(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
         (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
         for part in chunks(len(rows), max(CACHED_CELLS // max(self.loc[0].size, 1), 64)):
@@ -259,10 +268,10 @@ class Ellipsoids:
             for k in range(num_classes):
                 loc, precision = self.mean_and_precision(k, index)
                 for part in parts:
-                    given = condition(loc, precision, rows[:, index], mask[:, index], part)
-                    whitened = given.residuals @ self.inverse[k, index].T
+                    conditional = condition(loc, precision, rows[:, index], mask[:, index], part)
+                    whitened = conditional.residuals @ self.inverse[k, index].T
                     squares[part.rows, k, index] = np.einsum("nd,nd->n", whitened, whitened)
-                    half_log_det[part.rows, k, index] = given.half_log_det
+                    half_log_det[part.rows, k, index] = conditional.half_log_det
         return squares, half_log_det + log_diagonal(self.scale_tril)
 
     def _row_by_row(
@@ -306,20 +315,20 @@ def conditional_draws(
     """
     draws = np.empty(values.shape)
     for k in range(len(ellipsoids.loc)):
-        (loc, precision), of_class = ellipsoids.mean_and_precision(k), np.flatnonzero(classes == k)
-        rows, mask = np.asarray(values)[of_class], observed[of_class]
+        (loc, precision), members = ellipsoids.mean_and_precision(k), np.flatnonzero(classes == k)
+        rows, mask = np.asarray(values)[members], observed[members]
         for part in parts_of(*patterns_of(mask)):
-            given = condition(loc, precision, rows, mask, part)
-            factor = np.linalg.cholesky(np.moveaxis(given.covariance, -1, 0))
-            deviations = np.einsum("gij,gj->gi", factor, rng.standard_normal(given.missing.shape))
+            conditional = condition(loc, precision, rows, mask, part)
+            factor = np.linalg.cholesky(np.moveaxis(conditional.covariance, -1, 0))
+            deviations = np.einsum("gij,gj->gi", factor, rng.standard_normal(conditional.missing.shape))
             if df is not None:
-                squares = np.einsum("gd,gd->g", given.residuals @ precision, given.residuals)
-                freedom = df[k] + len(loc) - given.missing.shape[1]
+                squares = np.einsum("gd,gd->g", conditional.residuals @ precision, conditional.residuals)
+                freedom = df[k] + len(loc) - conditional.missing.shape[1]
                 deviations *= np.sqrt((df[k] + squares) / rng.chisquare(freedom, len(squares)))[:, None]
-            completed = loc + given.residuals
-            means = np.take_along_axis(completed, given.missing, 1)
-            np.put_along_axis(completed, given.missing, means + deviations, 1)
-            draws[of_class[part.rows]] = completed
+            completed = loc + conditional.residuals
+            means = np.take_along_axis(completed, conditional.missing, 1)
+            np.put_along_axis(completed, conditional.missing, means + deviations, 1)
+            draws[members[part.rows]] = completed
     return draws
 
 
@@ -368,8 +377,8 @@ def last_given_rest(
     center = loc[:, :-1].mean(0)  # subtracted from rows first, so that offsets lose no digits
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
-    patterns, of_row = patterns_of(observed)
-    order = np.argsort(of_row, kind="stable")
+    patterns, pattern_of_row = patterns_of(observed)
+    order = np.argsort(pattern_of_row, kind="stable")
 
     def fill(
         mask: Bool[np.ndarray, " D"],
@@ -385,9 +394,10 @@ def last_given_rest(
                 white = (residuals - shift[s]) @ whiten.T
                 squares[s, places] = np.einsum("nd,nd->n", white, white)
 
-    for mask, members in zip(patterns, np.split(order, np.flatnonzero(np.diff(of_row[order])) + 1), strict=False):
-        both = np.append(mask, True)
-        factor = np.linalg.cholesky(np.where(both[:, None] & both, correlations, np.eye(len(both))))
+    starts = np.flatnonzero(np.diff(pattern_of_row[order])) + 1
+    for mask, members in zip(patterns, np.split(order, starts), strict=False):
+        is_used = np.append(mask, True)
+        factor = np.linalg.cholesky(np.where(is_used[:, None] & is_used, correlations, np.eye(len(is_used))))
         inverse = np.linalg.inv(factor[:, :-1, :-1])
         slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
         constant = (loc[:, -1] - (slope * shift).sum(1))[:, None]

@@ -12,8 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
-from .passes import Sample, class_sums, class_weights
-from .summaries import Sums, trailing
+from .summaries import Sample, Sums, class_sums, class_weights, trailing
 
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
 
@@ -33,49 +32,49 @@ def sum_log_rising_of_cells(
     Pairs (count, column) are far fewer than cells. The term of each pair is computed once, and the sums are one
     product: a sparse matrix of ones, with a column for each pair, times the table of the terms.
     """
-    pairs, others, places = _pairs(values)
+    pairs, irregular, term_index = _pairs(values)
     counts, columns = np.divmod(pairs, values.shape[1])
-    other_counts, other_columns = values.data[others], values.indices[others]
-    of_pairs = _log_rising_of_whole(starts.T[columns], counts)
-    of_others = log_rising(starts.T[other_columns], other_counts[:, None])
+    irregular_counts, irregular_columns = values.data[irregular], values.indices[irregular]
+    pair_terms = _log_rising_by_sums(starts.T[columns], counts)
+    irregular_terms = log_rising(starts.T[irregular_columns], irregular_counts[:, None])
     if by_factorials:
-        of_pairs = of_pairs - log_factorial(counts)[:, None]
-        of_others = of_others - log_factorial(other_counts)[:, None]
-    added = np.concatenate([of_pairs, of_others])
-    ones = np.ones(len(places))
-    return scipy.sparse.csr_array((ones, places, values.indptr), shape=(values.shape[0], len(added))) @ added
+        pair_terms = pair_terms - log_factorial(counts)[:, None]
+        irregular_terms = irregular_terms - log_factorial(irregular_counts)[:, None]
+    terms = np.concatenate([pair_terms, irregular_terms])
+    ones = np.ones(len(term_index))
+    return scipy.sparse.csr_array((ones, term_index, values.indptr), shape=(values.shape[0], len(terms))) @ terms
 
 
 def _pairs(
     values: SparseRows,
-) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " others"], Int[np.ndarray, " cells"]]:
-    """The pairs (count, column) that occur, as ascending numbers count * V + column; cells of other counts; indices.
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " irregular"], Int[np.ndarray, " cells"]]:
+    """Pairs that occur, as ascending numbers count * V + column; irregular cells; and the index of each cell's term.
 
-    Whole counts below MOST_KEYS / V are looked up. Each other cell is a pair of its own, behind the pairs. Places are
-    those of the cells among all pairs.
+    Cells whose counts are whole and below MOST_KEYS / V share a term with their equals. Each irregular cell has a term
+    of its own, behind those of the pairs.
     """
     num_columns = values.shape[1]
     with np.errstate(invalid="ignore"):
-        keys = values.data.astype(np.int32)  # of other counts a number that differs from them
+        keys = values.data.astype(np.int32)  # differs from counts that are not whole
     largest = min(keys.max(initial=0), max(MOST_KEYS // num_columns, 1) - 1)
-    others = np.flatnonzero((keys != values.data) | (keys.view(np.uint32) > largest))  # negative ones too
-    keys[others] = 0
+    irregular = np.flatnonzero((keys != values.data) | (keys < 0) | (keys > largest))
+    keys[irregular] = 0
     keys *= num_columns
     keys += values.indices
     occurs = np.zeros((largest + 1) * num_columns, bool)
     occurs[keys] = True
     pairs = np.flatnonzero(occurs)
-    place_of_key = np.empty(len(occurs), np.int32)
-    place_of_key[pairs] = np.arange(len(pairs), dtype=np.int32)
-    places = place_of_key[keys]
-    places[others] = np.arange(len(pairs), len(pairs) + len(others))
-    return pairs, others, places
+    term_of_key = np.empty(len(occurs), np.int32)
+    term_of_key[pairs] = np.arange(len(pairs), dtype=np.int32)
+    term_index = term_of_key[keys]
+    term_index[irregular] = np.arange(len(pairs), len(pairs) + len(irregular))
+    return pairs, irregular, term_index
 
 
-def _log_rising_of_whole(
+def _log_rising_by_sums(
     starts: Float[np.ndarray, "pairs K"], counts: Int[np.ndarray, " pairs"]
 ) -> Float[np.ndarray, "pairs K"]:
-    """`log_rising` for ascending whole counts: the sum of log(start + r) over r < count, where it is short."""
+    """`log_rising` for ascending whole counts: for low ones, the sum of log(start + r) over r < count."""
     total = np.zeros(starts.shape)
     short = np.searchsorted(counts, MOST_LOGARITHMS, side="right")
     for step in range(counts[short - 1] if short else 0):
@@ -108,8 +107,8 @@ class BernoulliLikelihood(Likelihood):
 
     def density(self, parameters: Parameters) -> "BernoulliDensity":
         """Log odds of ones, and log probabilities of rows of zeros."""
-        one, zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
-        return BernoulliDensity.of(one, zero)
+        log_one, log_zero = (parameters[name].reshape(len(parameters[name]), -1) for name in ("log_one", "log_zero"))
+        return BernoulliDensity.of(log_one, log_zero)
 
 
 @record
@@ -163,7 +162,7 @@ class BernoulliDensity(RowDensity):
     ) -> Shaped[np.ndarray, "n m"]:
         return (rng.random(values.shape) < np.exp(np.asarray(self.log_one))[classes]).astype(float)
 
-    def _of_observed(self, rows: Real[Array, "n m"], observed: Bool[Array, "n m"]) -> Float[Array, "n K"]:
+    def _observed_log_prob(self, rows: Real[Array, "n m"], observed: Bool[Array, "n m"]) -> Float[Array, "n K"]:
         """Log probabilities of the observed cells, from those of both values."""
         xp = namespace(rows, observed, self.log_one)
         ones, zeros = xp.where(observed, rows, 0.0), xp.where(observed, 1.0 - rows, 0.0)
@@ -205,7 +204,7 @@ def _count_jointly(
 ) -> Float[Array, "K m size"]:
     """Counts of values 0..size-1 by class and column, some columns at once: combinations are counted and summed.
 
-    One column at a time takes 1.3 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
+    One column at a time takes 2.2 times the time of a whole fit: `_categorical` in benchmarks/closed_form.
     """
     total = np.zeros((num_classes, rows.shape[1], size))
     width = _group_width(num_classes, size)
@@ -235,8 +234,8 @@ def _add_counts(
         counts = np.bincount(cells, weights=weights, minlength=num_classes * size ** len(group))
         counts = counts.reshape(num_classes, *(size,) * len(group))
         for index in range(len(group)):
-            others = tuple(axis + 1 for axis in range(len(group)) if axis != index)
-            total[:, start + index] += counts.sum(others)
+            other_axes = tuple(axis + 1 for axis in range(len(group)) if axis != index)
+            total[:, start + index] += counts.sum(other_axes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,11 +249,11 @@ class CategoricalLikelihood(Likelihood):
         rows, size = sample.cells(self.num_categories), self.num_categories  # a missing cell has a value of its own
         if sample.has_codes:
             num_values = size + (sample.observed is not None)
-            given = sample.classes, sample.num_classes, sample.weights, num_values
-            counts = _count_jointly(flatten_rows(rows), *given)[..., :size].reshape(*sample.shape, size)
+            arguments = sample.classes, sample.num_classes, sample.weights, num_values
+            counts = _count_jointly(flatten_rows(rows), *arguments)[..., :size].reshape(*sample.shape, size)
         else:
-            of_values = [sample.sums(rows == value) for value in range(size)]
-            counts = namespace(*of_values).stack(of_values, -1)
+            value_counts = [sample.sums(rows == value) for value in range(size)]
+            counts = namespace(*value_counts).stack(value_counts, -1)
         return Sums(sample.counts(), (counts,), namespace(counts).zeros(sample.shape))
 
     def log_likelihood(self, parameters: Parameters, summary: Sums) -> Float[Array, "..."]:  # type: ignore[override]

@@ -15,8 +15,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 from .arrays import Cells, any_known, filled, flatten_rows, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
 from .discrete import looked_up, mixed_tables
-from .passes import Sample
-from .summaries import Sums
+from .summaries import Sample, Sums
 
 # Densities are flat within bins, and exponential with the scales `tails` beyond the ends; where an end is infinite,
 # from the inner edge of its bin on. A bin's probability is spread over its flat width and its tail's scale.
@@ -78,7 +77,7 @@ def reached(columns: Real[Array, "D n"], edges: Float[Array, "D edges"]) -> Inte
     """The number of edges, in ascending order, that are at most each number. Arbitrary for NaN."""
     if edges.shape[1] > FEW_EDGES:
         pairs = zip(columns, edges, strict=True)
-        return np.stack([np.searchsorted(of_column, column, side="right") for column, of_column in pairs])
+        return np.stack([np.searchsorted(column_edges, column, side="right") for column, column_edges in pairs])
     number, is_reached = np.zeros(columns.shape, np.uint8), np.empty(columns.shape, bool)
     for edge in edges.T:
         np.greater_equal(columns, edge[:, None], out=is_reached)
@@ -124,22 +123,22 @@ def quantiles(
     most = probs.shape[-1] - 1
     code = xp.minimum((levels[..., None] >= upto).sum(-1), most)
 
-    def of_bin(array: Array) -> Any:
+    def at_bin(array: Array) -> Any:
         shape = (*levels.shape, array.shape[-1])
         return xp.take_along_axis(xp.broadcast_to(array, shape), code[..., None], -1)[..., 0]
 
-    prob, width = of_bin(probs), of_bin(widths)
-    share = xp.clip((levels - of_bin(upto) + prob) / xp.where(prob > 0, prob, 1.0), 0.0, 1.0)
+    prob, width = at_bin(probs), at_bin(widths)
+    share = xp.clip((levels - at_bin(upto) + prob) / xp.where(prob > 0, prob, 1.0), 0.0, 1.0)
     left, right = xp.where(code == 0, tails[..., 0], 0.0), xp.where(code == most, tails[..., 1], 0.0)
     place = share * width - left  # from the start of the flat part
-    start, length = of_bin(flat[..., :-1]), width - left - right
+    start, length = at_bin(flat[..., :-1]), width - left - right
     below, above = (xp.where(scale > 0, scale, 1.0) for scale in (left, right))
     tiny = xp.finfo(xp.asarray(share).dtype).tiny
     in_left = below * xp.log(xp.maximum(share * width / below, tiny))
     in_right = length - above * xp.log(xp.maximum((1.0 - share) * width / above, tiny))
-    found = start + xp.where(place < 0, in_left, xp.where(place > length, in_right, place))
-    end = xp.where(code == most, xp.inf, of_bin(edges[..., 1:]))
-    return xp.minimum(found, xp.nextafter(end, -xp.inf))  # an edge is in the bin that begins there
+    values = start + xp.where(place < 0, in_left, xp.where(place > length, in_right, place))
+    end = xp.where(code == most, xp.inf, at_bin(edges[..., 1:]))
+    return xp.minimum(values, xp.nextafter(end, -xp.inf))  # an edge is in the bin that begins there
 
 
 BINNED_CHUNK_ROWS = 1 << 13  # whose columns stay in cache: `_binned` in benchmarks
@@ -164,7 +163,7 @@ class BinTotals:
 def bin_totals(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
     """The totals of the observed cells. Where classes are codes, in one pass over the data."""
     with np.errstate(over="ignore", invalid="ignore"):  # of sums of huge numbers, which no density uses
-        return (_of_codes if sample.has_codes else _plainly)(rows, edges, sample)
+        return (_totals_by_code if sample.has_codes else _plainly)(rows, edges, sample)
 
 
 def _plainly(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
@@ -176,7 +175,7 @@ def _plainly(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], samp
     return BinTotals(namespace(*counts).stack(counts, -1), below, above, sums)
 
 
-def _of_codes(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
+def _totals_by_code(rows: Real[Array, "n m"], edges: Float[np.ndarray, "m edges"], sample: Sample) -> BinTotals:
     """The totals in one pass, from counts and sums of distances from an origin, by flat part and beyond both ends.
 
     Distances from a central edge keep all digits, however far the data are from zero.
@@ -307,7 +306,7 @@ class HistogramDensity(RowDensity):
         parts = [(rows[part], None if mask is None else mask[part]) for part in chunks(len(rows), BINNED_CHUNK_ROWS)]
         return np.concatenate([self._of_rows(*part, table) for part in parts])
 
-    def _of_rows(
+    def _chunk_log_prob(
         self, rows: Real[Array, "n m"], mask: Bool[Array, "n m"] | None, table: Float[Array, "m r K"]
     ) -> Float[Array, "n K"]:
         """Log density of a chunk of rows, from tables of log densities within bins."""

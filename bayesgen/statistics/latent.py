@@ -26,8 +26,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 from .arrays import Cells, namespace
 from .base import Likelihood, Parameters, RowDensity
 from .moments import class_moments
-from .passes import Classes, Sample
-from .summaries import Moments, Summary
+from .summaries import Classes, Moments, Sample, Summary
 
 
 class StatesLikelihood(abc.ABC):

@@ -5,22 +5,18 @@ are centred afterwards (Chan, Golub and LeVeque 1983, section 3); where an origi
 second pass. Buffers are reused chunk after chunk, because allocation would dominate the time of the pass.
 """
 
-import abc
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
 from bayesgen.runtime import CACHE_ROWS, CACHED_CELLS, LEAST_ROWS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import namespace
-from .passes import Classes, class_counts, class_weights
-from .summaries import Moments, outer_or_square
+from .summaries import Classes, Moments, class_counts, class_weights, outer_or_square
 
 
 def two_pass_moments(
@@ -38,10 +34,12 @@ def two_pass_moments(
         weights, observed = None, None if observed is None else xp.zeros(values.shape, bool)
     rows = values.astype(float) if observed is None else xp.where(observed, values, 0.0)
     if xp is jnp:
-        row_weights = class_weights(jnp.asarray(classes), num_classes, weights).T
-        count, mean, scatter = jax.lax.map(lambda of_rows: _of_class(rows, of_rows, observed, matrix), row_weights)
+        count, mean, scatter = jax.lax.map(
+            lambda row_weights: _class_moments(rows, row_weights, observed, matrix),
+            class_weights(jnp.asarray(classes), num_classes, weights).T,
+        )
     else:
-        parts = [_of_class(*arrays, matrix) for arrays in _by_class(rows, classes, num_classes, weights, observed)]
+        parts = [_class_moments(*arrays, matrix) for arrays in _by_class(rows, classes, num_classes, weights, observed)]
         count, mean, scatter = (np.stack(arrays) for arrays in zip(*parts, strict=True))
     count = count[:, 0] if observed is None else count
     return Moments(count, mean, scatter, xp.zeros(mean.shape[:1] if matrix else mean.shape))
@@ -54,19 +52,19 @@ def _by_class(
     weights: Real[Array, " n"] | None,
     observed: Bool[Array, "n m"] | None,
 ) -> Iterator[tuple[Float[Array, "k m"], Real[Array, " k"], Bool[Array, "k m"] | None]]:
-    """Arguments of `_of_class` for each class: where classes are codes, only the rows of the class."""
+    """Arguments of `_class_moments` for each class: where classes are codes, only the rows of the class."""
     for index in range(num_classes):
         if classes.ndim == 2:
-            of_rows = classes[:, index] if weights is None else classes[:, index] * weights
-            yield rows, of_rows, observed
+            row_weights = classes[:, index] if weights is None else classes[:, index] * weights
+            yield rows, row_weights, observed
             continue
         members = np.flatnonzero(classes == index)
         members = members if len(members) else np.zeros(1, int)
-        of_rows = (classes[members] == index) * (1.0 if weights is None else weights[members])
-        yield rows[members], of_rows, None if observed is None else observed[members]
+        row_weights = (classes[members] == index) * (1.0 if weights is None else weights[members])
+        yield rows[members], row_weights, None if observed is None else observed[members]
 
 
-def _of_class(
+def _class_moments(
     rows: Float[Array, "n m"], weights: Real[Array, " n"], observed: Bool[Array, "n m"] | None, matrix: bool
 ) -> tuple[Float[Array, " m"], Float[Array, " m"], Float[Array, "..."]]:
     """Count, mean and scatter of the columns, where rows have these weights."""
@@ -99,38 +97,38 @@ def weighted_moments(
     total: Moments | None = None
     for part in chunks(num_rows, max(1, CACHED_CELLS // 2 // max(num_columns, 1))) or [slice(0, 0)]:
         rows = values[part].astype(np.float64, copy=False)
-        of_rows = class_weights(responsibilities[part], num_classes, None if weights is None else weights[part])
-        moments = _of_chunk(rows, of_rows.astype(np.float64, copy=False), matrix)
+        row_weights = class_weights(responsibilities[part], num_classes, None if weights is None else weights[part])
+        moments = _chunk_moments(rows, row_weights.astype(np.float64, copy=False), matrix)
         total = moments if total is None else total._merged(moments)
     assert total is not None
     return total
 
 
-def _of_chunk(rows: Float[Array, "n m"], of_rows: Float[Array, "n K"], matrix: bool) -> Moments:
+def _chunk_moments(rows: Float[Array, "n m"], row_weights: Float[Array, "n K"], matrix: bool) -> Moments:
     """Moments of a chunk; by the plain formulas where columns may be constant, because these are exact."""
     if not len(rows):
-        return two_pass_moments(rows, of_rows, of_rows.shape[1], None, matrix)
+        return two_pass_moments(rows, row_weights, row_weights.shape[1], None, matrix)
     columns = np.ascontiguousarray((rows - rows[0]).T)  # NumPy is slow with short rows
-    count = np.ones(len(rows)) @ of_rows
-    shift = of_rows.T @ columns.T / np.where(count > 0, count, 1.0)[:, None]
-    scatter = (_cross_products if matrix else _squares)(columns, of_rows, count, shift)
+    count = np.ones(len(rows)) @ row_weights
+    shift = row_weights.T @ columns.T / np.where(count > 0, count, 1.0)[:, None]
+    scatter = (_cross_products if matrix else _squares)(columns, row_weights, count, shift)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if matrix else scatter
     largest = np.maximum(columns.max(1), -columns.min(1)) ** 2
     if (squares <= 1e-24 * count[:, None] * largest).any():  # may be rounding of the scatter of a constant
-        return two_pass_moments(rows, of_rows, of_rows.shape[1], None, matrix)
+        return two_pass_moments(rows, row_weights, row_weights.shape[1], None, matrix)
     mean = np.where(count[:, None] > 0, rows[0] + shift, 0.0)
     return Moments(count, mean, scatter, np.zeros(mean.shape[:1] if matrix else mean.shape))
 
 
 def _cross_products(
     columns: Float[Array, "m n"],
-    of_rows: Float[Array, "n K"],
+    row_weights: Float[Array, "n K"],
     count: Float[Array, " K"],
     shift: Float[Array, "K m"],
 ) -> Float[Array, "K m m"]:
     """Class by class: columns less the class's mean, by roots of weights, times themselves."""
     centred, scatter = np.empty(columns.shape), np.empty((*shift.shape, shift.shape[1]))
-    for index, roots in enumerate(np.sqrt(of_rows.T)):
+    for index, roots in enumerate(np.sqrt(row_weights.T)):
         np.subtract(columns, shift[index][:, None], out=centred)
         np.multiply(centred, roots, out=centred)
         np.matmul(centred, centred.T, out=scatter[index])
@@ -139,7 +137,7 @@ def _cross_products(
 
 def _squares(
     columns: Float[Array, "m n"],
-    of_rows: Float[Array, "n K"],
+    row_weights: Float[Array, "n K"],
     count: Float[Array, " K"],
     shift: Float[Array, "K m"],
 ) -> Float[Array, "K m"]:
@@ -147,9 +145,9 @@ def _squares(
     center = columns.mean(1)
     squares = np.square(columns - center[:, None])
     between = count[:, None] * (shift - center) ** 2
-    scatter = (squares @ of_rows).T - between
+    scatter = (squares @ row_weights).T - between
     if not (between <= 1e4 * scatter).all():  # a squared distance of more variances loses more than four digits
-        for index, weights in enumerate(of_rows.T):
+        for index, weights in enumerate(row_weights.T):
             np.square(np.subtract(columns, shift[index][:, None], out=squares), out=squares)
             np.matmul(squares, weights, out=scatter[index])
     return scatter
@@ -170,12 +168,12 @@ def class_moments(
     exactly 0, and rows of tiny weight that differ from the constant keep all their digits.
     """
     if observed is None and namespace(values, classes, weights) is np:
-        of_classes = weighted_moments if classes.ndim == 2 else _of_codes
-        return of_classes(values, classes, num_classes, weights, matrix)
+        moments = weighted_moments if classes.ndim == 2 else _moments_by_code
+        return moments(values, classes, num_classes, weights, matrix)
     return two_pass_moments(values, classes, num_classes, weights, matrix, observed)
 
 
-def _of_codes(
+def _moments_by_code(
     values: Real[Array, "n m"],
     codes: Int[Array, " n"],
     num_classes: int,
@@ -201,70 +199,26 @@ def _moments_about(
     matrix: bool,
 ) -> Moments:
     """Moments from sums of rows less the origins of their classes."""
-    shifted: _ShiftedRows = (_SortedRows if matrix else _GroupedRows)(origin, len(values), values.dtype)
+    shifted = _ShiftedRows(origin, len(values), values.dtype, matrix)
     for part in chunks(len(values), shifted.num_rows):
         shifted.add(values[part], codes[part], None if weights is None else weights[part])
-    return shifted.moments(class_counts(codes, len(origin), weights), matrix)
+    return shifted.moments(class_counts(codes, len(origin), weights))
 
 
-class _ShiftedRows(abc.ABC):
-    """Sums and products of rows about an origin for each class, with memory for one chunk of them."""
+class _ShiftedRows:
+    """Sums and products of rows about an origin for each class, with memory for one chunk of them.
 
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, product_shape: tuple[int, ...]) -> None:
-        num_classes, num_columns = origin.shape
-        self.origin = origin
-        most = max(CACHED_CELLS // max(num_columns, 1), LEAST_ROWS * num_classes)
-        self.num_rows = max(1, min(num_rows, most))
-        self.rows, self.spare = np.empty((2, self.num_rows, num_columns))
-        self.sums, self.products = np.zeros(origin.shape), np.zeros((num_classes, *product_shape))
-
-    @abc.abstractmethod
-    def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
-        """Add one chunk."""
-
-    def moments(self, count_of_class: Float[Array, " K"], matrix: bool) -> Moments:
-        """Moments of all rows that were added, about their own means."""
-        count = count_of_class[:, None]
-        shift = np.divide(self.sums, count, out=np.zeros_like(self.sums), where=count > 0)
-        between = count.reshape((-1,) + (1,) * (self.products.ndim - 1)) * outer_or_square(shift, matrix)
-        mean = np.where(count > 0, self.origin + shift, 0.0)
-        base = np.zeros(count.shape[:1] if matrix else mean.shape)
-        return Moments(count_of_class, mean, self.products - between, base)
-
-
-@final
-class _GroupedRows(_ShiftedRows):
-    """Squares of each column: rows are summed by class by a sparse membership matrix, without sorting them.
-
-    Sorting the rows as `_SortedRows` does takes 1.1 times the time of a whole fit: `_naive` in benchmarks/closed_form.
+    Rows are sorted by class, and each class is a matrix product.
     """
 
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype) -> None:
-        super().__init__(origin, num_rows, origin.shape[1:])
-        self.ones, self.ends = np.ones(self.num_rows), np.arange(self.num_rows + 1, dtype=np.int32)
-
-    def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
-        """Add one chunk: its product with the matrix (K, n) that has each row's weight in the row of its class."""
-        size = len(codes)
-        rows, origins = self.rows[:size], self.spare[:size]
-        weights = self.ones[:size] if weights is None else weights
-        entries = (weights, codes.astype(np.int32), self.ends[: size + 1])
-        membership = scipy.sparse.csc_array(entries, shape=(len(self.origin), size))
-        np.copyto(rows, values)
-        np.take(self.origin, codes, axis=0, out=origins, mode="clip")
-        rows -= origins
-        self.sums += membership @ rows
-        rows *= rows
-        self.products += membership @ rows
-
-
-@final
-class _SortedRows(_ShiftedRows):
-    """Cross products of columns: rows are sorted by class, and each class is a matrix product."""
-
-    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype) -> None:
-        super().__init__(origin, num_rows, origin.shape[1:] * 2)
-        self.sorted = np.empty(self.rows.shape, dtype)
+    def __init__(self, origin: Float[Array, "K m"], num_rows: int, dtype: np.dtype, matrix: bool) -> None:
+        num_classes, num_columns = origin.shape
+        self.origin, self.matrix = origin, matrix
+        most = max(CACHED_CELLS // max(num_columns, 1), LEAST_ROWS * num_classes)
+        self.num_rows = max(1, min(num_rows, most))
+        self.sorted = np.empty((self.num_rows, num_columns), dtype)
+        self.rows, self.spare = np.empty((2, *self.sorted.shape))
+        self.sums, self.products = np.zeros(origin.shape), np.zeros(origin.shape + origin.shape[1:] * matrix)
 
     def add(self, values: Real[Array, "n m"], codes: Int[Array, " n"], weights: Real[Array, " n"] | None) -> None:
         """Add one chunk, each class on its own."""
@@ -278,13 +232,25 @@ class _SortedRows(_ShiftedRows):
             if start < end:
                 self._add_class(index, slice(start, end), None if weights is None else weights[order[start:end]])
 
-    def _add_class(self, index: int, members: slice, weights: Real[Array, " n"] | None) -> None:
-        rows, weighted = self.rows[members], self.rows[members]
+    def _add_class(self, index: int, members: slice, weights: Real[Array, " k"] | None) -> None:
+        rows, spare = self.rows[members], self.spare[members]
         rows -= self.origin[index]
-        if weights is not None:
-            weighted = np.multiply(rows, weights[:, None], out=self.spare[members])
-        self.sums[index] += np.ones(len(rows)) @ weighted
+        row_weights = np.ones(len(rows)) if weights is None else weights
+        self.sums[index] += row_weights @ rows
+        if not self.matrix:
+            self.products[index] += row_weights @ np.multiply(rows, rows, out=spare)
+            return
+        weighted = rows if weights is None else np.multiply(rows, weights[:, None], out=spare)
         self.products[index] += weighted.T @ rows
+
+    def moments(self, count_of_class: Float[Array, " K"]) -> Moments:
+        """Moments of all rows that were added, about their own means."""
+        count = count_of_class[:, None]
+        shift = np.divide(self.sums, count, out=np.zeros_like(self.sums), where=count > 0)
+        between = count.reshape((-1,) + (1,) * (self.products.ndim - 1)) * outer_or_square(shift, self.matrix)
+        mean = np.where(count > 0, self.origin + shift, 0.0)
+        base = np.zeros(count.shape[:1] if self.matrix else mean.shape)
+        return Moments(count_of_class, mean, self.products - between, base)
 
 
 def _heaviest_rows(

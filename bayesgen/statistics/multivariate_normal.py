@@ -34,9 +34,8 @@ from .conditioning import (
 )
 from .moments import class_moments
 from .normal import median_of_draws, standard_log_density
-from .passes import Sample
 from .patterns import PatternMoments
-from .summaries import Moments, trailing
+from .summaries import Moments, Sample, trailing
 
 
 def expected_moments(
@@ -54,27 +53,27 @@ def expected_moments(
         parts = parts_of(np.asarray(summary.observed)[groups], np.arange(len(groups)))
         jobs += [(k, dataclasses.replace(part, rows=groups[part.rows])) for part in parts]
 
-    def of_part(job: tuple[int, Part]) -> tuple[Moments, Float[np.ndarray, "D D"]]:
+    def completed_part(job: tuple[int, Part]) -> tuple[Moments, Float[np.ndarray, "D D"]]:
         k, part = job
-        return _of_part(summary, part, loc[k], precision[k])
+        return _completed_part(summary, part, loc[k], precision[k])
 
     threads_pay = summary.mean.size > CACHED_CELLS // 2
-    found = all_in_threads(of_part, jobs) if threads_pay else map(of_part, jobs)
+    completed_parts = all_in_threads(completed_part, jobs) if threads_pay else map(completed_part, jobs)
     square = np.zeros((1, dimension, dimension))
     totals = [Moments(np.zeros(1), np.zeros((1, dimension)), square, np.zeros(1))] * num_classes
     conditional = np.zeros((num_classes, dimension, dimension))
-    for (k, _), (moments, of_missing) in zip(jobs, found, strict=True):
+    for (k, _), (moments, missing_covariance) in zip(jobs, completed_parts, strict=True):
         totals[k] = totals[k]._merged(moments)
-        conditional[k] += of_missing
-    whole = jax.tree.map(lambda *arrays: np.concatenate(arrays), *totals)
-    about_loc = whole.scatter + whole.count[:, None, None] * whole.mean[:, :, None] * whole.mean[:, None, :]
+        conditional[k] += missing_covariance
+    total = jax.tree.map(lambda *arrays: np.concatenate(arrays), *totals)
+    about_loc = total.scatter + total.count[:, None, None] * total.mean[:, :, None] * total.mean[:, None, :]
     distances = np.einsum("kij,kij->k", precision, about_loc)
-    log_likelihood = whole.log_base - whole.count * log_diagonal(np.asarray(scale_tril)) - 0.5 * distances
-    mean = np.where(whole.count[:, None] > 0, loc + whole.mean, 0.0)
-    return Moments(whole.count, mean, whole.scatter + conditional, np.zeros(num_classes)), log_likelihood
+    log_likelihood = total.log_base - total.count * log_diagonal(np.asarray(scale_tril)) - 0.5 * distances
+    mean = np.where(total.count[:, None] > 0, loc + total.mean, 0.0)
+    return Moments(total.count, mean, total.scatter + conditional, np.zeros(num_classes)), log_likelihood
 
 
-def _of_part(
+def _completed_part(
     summary: PatternMoments, part: Part, loc: Float[np.ndarray, " D"], precision: Float[np.ndarray, "D D"]
 ) -> tuple[Moments, Float[np.ndarray, "D D"]]:
     """Moments about `loc` of a part of the groups of a class, completed, and the sum of conditional covariances.
@@ -82,29 +81,31 @@ def _of_part(
     In place of a log base, the moments hold the log-likelihood but for distances and the determinant of the class.
     """
     observed, means = np.asarray(summary.observed), np.asarray(summary.mean)
-    given, count = condition(loc, precision, means, observed, part), np.asarray(summary.count)[part.rows]
-    total, size = count.sum(), given.missing.shape[1]
-    shift = count @ given.residuals / (total or 1.0)
-    centred = given.residuals - shift
-    scatter = (count[:, None] * centred).T @ centred + _completed_scatter(summary, part, given, precision)
-    places, dimension = given.missing.T, len(loc)
-    places = (places[:, None] * dimension + places[None]).ravel()
-    of_missing = np.bincount(places, (count * given.covariance).ravel(), dimension**2).reshape(dimension, dimension)
-    log_terms = -count @ given.half_log_det - 0.5 * LOG_2PI * total * (dimension - size)
-    return Moments(total[None], shift[None], scatter[None], log_terms[None]), of_missing
+    completed, count = condition(loc, precision, means, observed, part), np.asarray(summary.count)[part.rows]
+    total, size = count.sum(), completed.missing.shape[1]
+    shift = count @ completed.residuals / (total or 1.0)
+    centred = completed.residuals - shift
+    scatter = (count[:, None] * centred).T @ centred + _completed_scatter(summary, part, completed, precision)
+    columns, dimension = completed.missing.T, len(loc)
+    entries = (columns[:, None] * dimension + columns[None]).ravel()
+    missing_covariance = np.bincount(entries, (count * completed.covariance).ravel(), dimension**2)
+    log_terms = -count @ completed.half_log_det - 0.5 * LOG_2PI * total * (dimension - size)
+    return Moments(total[None], shift[None], scatter[None], log_terms[None]), missing_covariance.reshape(
+        dimension, dimension
+    )
 
 
 def _completed_scatter(
-    summary: PatternMoments, part: Part, given: Conditioned, precision: Float[np.ndarray, "D D"]
+    summary: PatternMoments, part: Part, completed: Conditioned, precision: Float[np.ndarray, "D D"]
 ) -> Float[np.ndarray, "D D"]:
     """The sum of the scatter matrices of groups, completed: missing cells are linear in the observed ones."""
     first, last = np.searchsorted(summary.scatter_groups, [part.rows[0], part.rows[-1] + 1])
     groups, scatter = summary.scatter_groups[first:last] - part.rows[0], np.asarray(summary.scatter[first:last])
-    missing = given.missing[groups]
+    missing = completed.missing[groups]
     if not missing.size:
         return scatter.sum(0)
     maps = np.tile(np.eye(len(precision)), (len(groups), 1, 1))
-    slopes = np.ascontiguousarray(np.moveaxis(given.covariance[:, :, groups], -1, 0)) @ precision[missing]
+    slopes = np.ascontiguousarray(np.moveaxis(completed.covariance[:, :, groups], -1, 0)) @ precision[missing]
     np.put_along_axis(maps, missing[:, :, None], -slopes, 1)
     return (maps @ scatter @ np.swapaxes(maps, -1, -2)).sum(0)
 
@@ -118,10 +119,10 @@ def log_likelihood_of_groups(
     total = np.empty(loc.shape[:-1])
     for extra in np.ndindex(loc.shape[1:-1]):
         place = (slice(None), *extra)
-        of_extra = dataclasses.replace(
+        groups = dataclasses.replace(
             summary, observed=summary.observed[place], mean=summary.mean[place], scatter=summary.scatter[place]
         )
-        total[place] = expected_moments(of_extra, loc[place], scale_tril[place])[1]
+        total[place] = expected_moments(groups, loc[place], scale_tril[place])[1]
     return total
 
 
@@ -170,13 +171,13 @@ def _log_likelihood_jvp(
     loc, scale_tril, summary = primals
     value, expected = _expectation(loc, scale_tril, summary)
 
-    def of_whole_rows(at_loc: Float[Array, "..."], at_scale_tril: Float[Array, "..."]) -> Float[Array, "..."]:
-        return _of_whole_rows(at_loc - loc, at_scale_tril, expected)
+    def expected_log_likelihood(at_loc: Float[Array, "..."], at_scale_tril: Float[Array, "..."]) -> Float[Array, "..."]:
+        return _complete_log_likelihood(at_loc - loc, at_scale_tril, expected)
 
-    return value, jax.jvp(of_whole_rows, (loc, scale_tril), tangents[:2])[1]
+    return value, jax.jvp(expected_log_likelihood, (loc, scale_tril), tangents[:2])[1]
 
 
-def _of_whole_rows(
+def _complete_log_likelihood(
     shift: Float[Array, " K *extra D"], scale_tril: Float[Array, " K *extra D D"], expected: _Expected
 ) -> Float[Array, " K *extra"]:
     """Log-likelihood, up to a constant, of complete rows from their expected sums, means being shifted."""
@@ -193,13 +194,13 @@ def _expectation(
 ) -> tuple[Float[Array, " K *extra"], _Expected]:
     """The log-likelihood of the observed cells, and the expected sums. See `conditioning` for the formulas."""
     observed, classes, count = (jnp.asarray(a) for a in (summary.observed, summary.classes, summary.count))
-    of_class = jnp.arange(len(loc))[:, None]
-    weights = jnp.where(classes == of_class, count, 0.0)
+    class_index = jnp.arange(len(loc))[:, None]
+    weights = jnp.where(classes == class_index, count, 0.0)
     inverse = inverse_lower(scale_tril)
     precision = (jnp.swapaxes(inverse, -1, -2) @ inverse)[classes]
     residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
     rows, conditional, half_log_det = conditioned(precision, residuals, observed)
-    spread, of_spread = summary.scatter_groups, classes[summary.scatter_groups] == of_class
+    spread, in_class = summary.scatter_groups, classes[summary.scatter_groups] == class_index
     maps = jnp.eye(loc.shape[-1]) - conditional[spread] @ precision[spread]
     maps = jnp.where(observed[spread][..., None, :], maps, 0.0)
     within = jnp.einsum("...ij,...jk,...lk->...il", maps, summary.scatter, maps)
@@ -207,7 +208,7 @@ def _expectation(
         weights.sum(1),
         jnp.einsum("kg,g...i->k...i", weights, rows),
         jnp.einsum("kg,g...i,g...j->k...ij", weights, rows, rows)
-        + jnp.einsum("ks,s...ij->k...ij", of_spread.astype(float), within),
+        + jnp.einsum("ks,s...ij->k...ij", in_class.astype(float), within),
         jnp.einsum("kg,g...ij->k...ij", weights, conditional),
     )
     distances = jnp.einsum("k...ij,k...jl,k...il->k...", inverse, expected.second, inverse)
@@ -418,11 +419,11 @@ class LowRankNormalLikelihood(MultivariateNormalLikelihood):
         half_log_det = log_diagonal(xp.linalg.cholesky(precision)) + 0.5 * xp.log(noise).sum(-1)
         shift, scatter, count = summary.mean - loc, summary.scatter, trailing(summary.count, loc.ndim - 1)
         factors = xp.einsum("...kd,...d->...k", expected, shift)
-        rest = shift - xp.einsum("...dk,...k->...d", factor, factors)
-        of_means = (rest**2 / noise).sum(-1) + (factors**2).sum(-1)
-        of_factors = expected @ scatter
-        left = scatter - factor @ of_factors  # (I - W Z) S, and below the diagonal of (I - W Z) S (I - W Z)'
+        residual = shift - xp.einsum("...dk,...k->...d", factor, factors)
+        mean_squares = (residual**2 / noise).sum(-1) + (factors**2).sum(-1)
+        factor_scatter = expected @ scatter
+        left = scatter - factor @ factor_scatter  # (I - W Z) S, and below the diagonal of (I - W Z) S (I - W Z)'
         noises = xp.diagonal(left, axis1=-2, axis2=-1) - ((left @ xp.swapaxes(expected, -1, -2)) * factor).sum(-1)
-        of_scatter = (noises / noise).sum(-1) + (of_factors * expected).sum((-2, -1))
+        scatter_squares = (noises / noise).sum(-1) + (factor_scatter * expected).sum((-2, -1))
         constant = count * (half_log_det + 0.5 * LOG_2PI * dimension)
-        return xp.asarray(summary.log_base - constant - 0.5 * (of_scatter + count * of_means))
+        return xp.asarray(summary.log_base - constant - 0.5 * (scatter_squares + count * mean_squares))

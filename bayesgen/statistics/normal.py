@@ -12,8 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise
 from .base import Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
-from .passes import Sample
-from .summaries import Moments, trailing
+from .summaries import Moments, Sample, trailing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ class NormalDensity(RowDensity):
         if mask is not None:
             constant = -mask.astype(float) @ (xp.log(self.scale) + 0.5 * LOG_2PI).T
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        squares = [column_sums(scaled_squares(columns, *of_class), mask) for of_class in self._units()]
+        squares = [column_sums(scaled_squares(columns, *units), mask) for units in self._units()]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:

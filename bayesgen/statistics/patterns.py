@@ -11,8 +11,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import flatten_rows
 from .moments import class_moments
-from .passes import Classes, class_weights
-from .summaries import Moments, Summary
+from .summaries import Classes, Moments, Summary, class_weights
 
 
 @record
@@ -49,18 +48,18 @@ class PatternMoments(Summary):
         weights: Real[Array, " n"] | None,
         observed: Bool[Array, " n *event"],
     ) -> "PatternMoments":
-        """Moments of rows."""
-        rows = np.where(observed, values, 0.0)
-        if classes.ndim == 2:
+        """Moments of the rows that have a positive weight."""
+        if classes.ndim == 2:  # an entry for each row and class
             count = class_weights(classes, num_classes, weights).ravel()
-            places, codes = np.repeat(np.arange(len(rows)), num_classes), np.tile(np.arange(num_classes), len(rows))
-            kept = np.flatnonzero(count)
-            return _of_rows(rows[places[kept]], observed[places[kept]], codes[kept], count[kept], num_classes)
-        count = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
-        if not count.all():
-            kept = np.flatnonzero(count)
-            return _of_rows(rows[kept], observed[kept], classes[kept], count[kept], num_classes)
-        return _of_rows(rows, observed, classes, count, num_classes)
+            index, codes = np.divmod(np.arange(len(count)), num_classes)
+        else:
+            count = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
+            index, codes = np.arange(len(values)), np.asarray(classes, np.int64)
+        positive = np.flatnonzero(count)
+        mask = observed[index[positive]]
+        rows = np.where(mask, values[index[positive]], 0.0)
+        no_scatter = np.zeros((0, *rows.shape[1:], rows.shape[-1])), np.zeros(0, np.int64)
+        return cls(mask, codes[positive], count[positive], rows, *no_scatter, num_classes).regrouped()
 
     @property
     def is_complete(self) -> bool:
@@ -77,7 +76,7 @@ class PatternMoments(Summary):
         """Merge groups of the same class and pattern."""
         parts = [self]
         for other in others:
-            part = _of_whole_rows(other) if isinstance(other, Moments) else other
+            part = _complete_groups(other) if isinstance(other, Moments) else other
             assert isinstance(part, PatternMoments)
             parts.append(part)
         starts = np.cumsum([0, *(part.num_groups for part in parts)])
@@ -96,14 +95,14 @@ class PatternMoments(Summary):
 
     def select_class(self, index: int) -> "PatternMoments":
         groups = np.flatnonzero(self.classes == index)
-        of_groups = np.flatnonzero(np.isin(self.scatter_groups, groups))
+        with_scatter = np.flatnonzero(np.isin(self.scatter_groups, groups))
         return PatternMoments(
             self.observed[groups],
             np.zeros(len(groups), np.int64),
             self.count[groups],
             self.mean[groups],
-            self.scatter[of_groups],
-            np.searchsorted(groups, self.scatter_groups[of_groups]),
+            self.scatter[with_scatter],
+            np.searchsorted(groups, self.scatter_groups[with_scatter]),
             None,
         )
 
@@ -171,9 +170,9 @@ def patterns_of(
 ) -> tuple[Bool[np.ndarray, " P *cells"], Int[np.ndarray, " n"]]:
     """The distinct patterns of observed cells, those with most cells first, and the index of each row's pattern."""
     order, starts = _groups(observed, np.zeros(len(observed), np.int64))
-    of_row = np.empty(len(observed), np.int64)
-    of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
-    return observed[order[starts]], of_row
+    pattern_of_row = np.empty(len(observed), np.int64)
+    pattern_of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    return observed[order[starts]], pattern_of_row
 
 
 def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tuple[Int[Array, " n"], Int[Array, " G"]]:
@@ -191,20 +190,7 @@ def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tu
     return order, np.flatnonzero(is_first)
 
 
-def _of_rows(
-    rows: Float[Array, " n *event"],
-    observed: Bool[Array, " n *event"],
-    classes: Int[Array, " n"],
-    count: Float[Array, " n"],
-    num_classes: int,
-) -> PatternMoments:
-    """Moments of rows with positive weights, zero where cells are missing."""
-    none = np.zeros((0, *rows.shape[1:], rows.shape[-1]))
-    classes = np.asarray(classes, np.int64)
-    return PatternMoments(observed, classes, count, rows, none, np.zeros(0, np.int64), num_classes).regrouped()
-
-
-def _of_whole_rows(moments: Moments) -> PatternMoments:
+def _complete_groups(moments: Moments) -> PatternMoments:
     """Moments of complete rows, one group a class."""
     classes = np.flatnonzero(moments.count)
     return PatternMoments(
@@ -242,17 +228,17 @@ def _cross_products(
     Groups of about the same length are padded by rows of weight zero and multiplied together: few products of many
     matrices.
     """
-    different, of_group = np.unique(lengths, return_inverse=True)
-    sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[of_group]
+    different, length_index = np.unique(lengths, return_inverse=True)
+    sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[length_index]
     for size in np.unique(sizes).tolist():
-        alike = np.flatnonzero(sizes == size)
-        for part in chunks(len(alike), max(CACHED_CELLS // (size * rows[0].size), 1)):
-            groups = alike[part]
+        same_size = np.flatnonzero(sizes == size)
+        for part in chunks(len(same_size), max(CACHED_CELLS // (size * rows[0].size), 1)):
+            groups = same_size[part]
             step = np.arange(size)
             is_row = step < lengths[groups, None]
-            places = starts[groups, None] + np.where(is_row, step, 0)
-            weights = np.where(is_row, count[places], 0.0)
-            residuals = np.moveaxis(np.asarray(rows[places] - mean[groups, None]), 1, -2)
+            members = starts[groups, None] + np.where(is_row, step, 0)
+            weights = np.where(is_row, count[members], 0.0)
+            residuals = np.moveaxis(np.asarray(rows[members] - mean[groups, None]), 1, -2)
             weighted = weights.reshape(len(groups), *(1,) * (residuals.ndim - 3), size, 1) * residuals
             yield groups, np.swapaxes(weighted, -1, -2) @ residuals
 

@@ -16,8 +16,7 @@ from bayesgen.typing import Array, Float, Int, Shaped
 
 from .arrays import any_known, namespace
 from .base import Likelihood
-from .passes import Classes, class_counts
-from .summaries import Summary, Sums
+from .summaries import Classes, Summary, Sums, class_counts
 
 
 @record
@@ -143,14 +142,16 @@ def sufficient_statistics(
             raise DataError(why_impossible)
     labelled, unlabelled = _by_label(rows)
     if unlabelled is not None and row_parameters:
-        places = np.flatnonzero(rows.codes >= 0)
+        labelled_rows = np.flatnonzero(rows.codes >= 0)
         row_parameters = {
-            site: {name: array[places] for name, array in arrays.items()} for site, arrays in row_parameters.items()
+            site: {name: array[labelled_rows] for name, array in arrays.items()}
+            for site, arrays in row_parameters.items()
         }
     summaries = summaries_of(labelled, statistics, labelled.codes, num_classes, row_parameters)
     class_weights = class_counts(labelled.codes, num_classes, labelled.weights)
-    kept = dataclasses.replace(labelled, weights=labelled.frequencies) if keeps_rows and labelled.num_rows else None
-    return SufficientStatistics(class_weights, summaries, first_rows(rows.covariates, num_classes), kept, unlabelled)
+    covariates = first_rows(rows.covariates, num_classes)
+    retained = dataclasses.replace(labelled, weights=labelled.frequencies) if keeps_rows and labelled.num_rows else None
+    return SufficientStatistics(class_weights, summaries, covariates, retained, unlabelled)
 
 
 def summaries_of(
@@ -187,15 +188,16 @@ def _by_label(rows: Rows) -> tuple[Rows, Rows | None]:
     codes = rows.labels
     if codes is None or not any_known(codes < 0):
         return rows, None
-    known = np.flatnonzero(codes >= 0)
-    others = _taken(rows, np.flatnonzero(codes < 0)) if len(known) else rows
-    return _taken(rows, known), dataclasses.replace(others, labels=None, weights=others.frequencies)
+    labelled_rows = np.flatnonzero(codes >= 0)
+    unlabelled = _selected(rows, np.flatnonzero(codes < 0)) if len(labelled_rows) else rows
+    return _selected(rows, labelled_rows), dataclasses.replace(unlabelled, labels=None, weights=unlabelled.frequencies)
 
 
-def _taken(rows: Rows, places: Int[Array, " m"]) -> Rows:
+def _selected(rows: Rows, places: Int[Array, " m"]) -> Rows:
     """Some of the rows, with masks for the sites of which they have missing cells."""
-    taken = rows.take(places)
-    return dataclasses.replace(taken, observed={site: mask for site, mask in taken.observed.items() if not mask.all()})
+    selection = rows.take(places)
+    observed = {site: mask for site, mask in selection.observed.items() if not mask.all()}
+    return dataclasses.replace(selection, observed=observed)
 
 
 MOST_PENDING = 64  # summaries of chunks that wait to be joined: more would take memory, fewer copy what they retain
@@ -207,15 +209,15 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
     first, second = next(iterator), next(iterator, None)
     if second is None:
         return first
-    kept, unlabelled, class_weights = [first.rows], [first.unlabelled], first.class_weights
+    retained, unlabelled, class_weights = [first.rows], [first.unlabelled], first.class_weights
     pending = {site: [summary] for site, summary in first.summaries.items()}
     for part in itertools.chain([second], iterator):
         class_weights = class_weights + part.class_weights
         pending = {site: _with_summary(summaries, part.summaries[site]) for site, summaries in pending.items()}
-        kept.append(part.rows)
+        retained.append(part.rows)
         unlabelled.append(part.unlabelled)
-    summaries = {site: _joined_summaries(of_chunks) for site, of_chunks in pending.items()}
-    return SufficientStatistics(class_weights, summaries, first.covariates, _joined(kept), _joined(unlabelled))
+    summaries = {site: _joined_summaries(waiting) for site, waiting in pending.items()}
+    return SufficientStatistics(class_weights, summaries, first.covariates, _joined(retained), _joined(unlabelled))
 
 
 def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:

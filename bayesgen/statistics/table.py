@@ -31,8 +31,7 @@ from .base import Likelihood, Parameters, RowDensity, register
 from .discrete import BernoulliLikelihood, CategoricalLikelihood
 from .multivariate_normal import LowRankNormalLikelihood, MultivariateNormalLikelihood
 from .normal import NormalLikelihood
-from .passes import Sample
-from .summaries import Sums, trailing
+from .summaries import Sample, Sums, trailing
 
 # Exponential families: log p(x | theta) = sum_j eta_j(theta) T_j(x) - A(theta) + log h(x).
 
@@ -94,8 +93,8 @@ class ExponentialFamily(Likelihood):
         total = sum(term.sum(events) if events else term for term in terms)
         partition = self.log_partition(parameters)
         count = trailing(summary.count, partition.ndim)
-        whole = total - safe_product(count, partition) + summary.log_base
-        return namespace(whole).asarray(whole)
+        log_likelihood = total - safe_product(count, partition) + summary.log_base
+        return namespace(log_likelihood).asarray(log_likelihood)
 
     def without_base(self) -> "ExponentialFamily":
         """The same with h = 1."""
@@ -173,8 +172,8 @@ def _log_multinomial(values: Cells, row_parameters: Parameters | None) -> Float[
     if not hasattr(values, "tocsr"):
         return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
     values = values.tocsr()
-    others = np.flatnonzero(values.data != 1)  # log(1!) = 0, and most words of a document come once
-    counts, ends = values.data[others], np.searchsorted(others, values.indptr)
+    repeated = np.flatnonzero(values.data != 1)  # log(1!) = 0, and most words of a document come once
+    counts, ends = values.data[repeated], np.searchsorted(repeated, values.indptr)
     totals = np.diff(values.indptr) + segment_sums(counts - 1.0, ends)
     return log_factorial(totals) - segment_sums(log_factorial(counts), ends)
 
