@@ -261,4 +261,4 @@ def test_the_check_of_imports_sees_relative_and_absolute_ones():
     assert "bayesgen.errors" in imports_of("bayesgen.data.schema")
     assert "bayesgen.evaluation" in imports_of("bayesgen.cli.commands")
     assert "bayesgen.families" in imports_of("bayesgen.models.naive_bayes")
-    assert "bayesgen.families.base" in imports_of("bayesgen.families.beta_bernoulli")
+    assert "bayesgen.families.base" in imports_of("bayesgen.families.counts")

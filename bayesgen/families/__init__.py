@@ -10,18 +10,17 @@ from .base import default_family as default_family
 from .base import hyperparameter_site as hyperparameter_site
 from .base import shown as shown
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
-from .beta_bernoulli import BetaBernoulli
-from .counts import DirichletMultinomial, GammaPoisson
+from .counts import BetaBernoulli, DirichletMultinomial, GammaPoisson
+from .dirichlet import DirichletCategorical
 from .dirichlet import DirichletFamily as DirichletFamily
 from .dirichlet import DirichletTables as DirichletTables
+from .dirichlet import FixedCategorical as FixedCategorical
 from .dirichlet import check_unique as check_unique
 from .dirichlet import relative_frequencies as relative_frequencies
 from .dirichlet import shares as shares
-from .dirichlet_categorical import DirichletCategorical
 from .dirichlet_histogram import DirichletHistogram, PiecewiseUniform
 from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
-from .fixed_categorical import FixedCategorical as FixedCategorical
 from .hyperparameters import ANONYMOUS as ANONYMOUS
 from .hyperparameters import Hyperparameter as Hyperparameter
 from .hyperparameters import Names, Scale

@@ -126,14 +126,14 @@ class Family(abc.ABC):
                 "a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
-            known = (
+            remedy = (
                 "fit a model with it and ask fit.prior[block]"
                 if isinstance(self, LatentVariableFamily)
                 else "update with data first"
             )
             raise ModelError(
                 f"{type(self).__name__}: {verb} needs numbers for {argument_names(self.unresolved)}; "
-                f"give them, or {known}."
+                f"give them, or {remedy}."
             )
 
     def closed(self, verb: str) -> Self:
@@ -375,11 +375,11 @@ def check_axes(family: Family, summary: Summary) -> None:
     """
     if family.batch_shape is None or not isinstance(summary, Moments | Sums):
         return
-    found = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
-    if len(found) != len(family.batch_shape) + family.traits.features:
+    shape = np.shape(summary.mean if isinstance(summary, Moments) else summary.totals[0])
+    if len(shape) != len(family.batch_shape) + family.traits.features:
         raise ModelError(
             f"{type(family).__name__}: its parameters are a table of the shape {family.batch_shape}, and these "
-            f"statistics are of tables of the shape {found}. Take data sets one by one, or by jax.vmap."
+            f"statistics are of tables of the shape {shape}. Take data sets one by one, or by jax.vmap."
         )
 
 

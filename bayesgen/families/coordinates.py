@@ -69,8 +69,8 @@ class RelativeFactor(LowerCholeskyTransform):
         self, x: Float[Array, "*K F"], y: Float[Array, "*K D D"], intermediates: None = None
     ) -> Float[Array, "*K"]:
         order = np.arange(self.factor.shape[-1], 0, -1)
-        of_factor = (order * jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1))).sum(-1)
-        return of_factor + super().log_abs_det_jacobian(x, y)
+        factor_log_det = (order * jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1))).sum(-1)
+        return factor_log_det + super().log_abs_det_jacobian(x, y)
 
     def tree_flatten(self) -> Any:
         return (self.factor,), (("factor",), {})
@@ -124,9 +124,9 @@ class InverseWishartWhitening(dist.InverseWishartCholesky):
     def log_prob(self, value: Float[Array, "*K D D"]) -> Float[Array, "*K"]:
         df, factor, dimension = self.concentration, self.scale_tril, value.shape[-1]
         powers = df[..., None] - dimension + np.arange(dimension)
-        of_diagonal = (powers * jnp.log(jnp.diagonal(value, axis1=-2, axis2=-1))).sum(-1)
+        diagonal_terms = (powers * jnp.log(jnp.diagonal(value, axis1=-2, axis2=-1))).sum(-1)
         constant = df * log_diagonal(factor) + dimension * (1 - df / 2) * math.log(2) - multigammaln(df / 2, dimension)
-        return constant + of_diagonal - 0.5 * ((value @ factor) ** 2).sum((-1, -2))
+        return constant + diagonal_terms - 0.5 * ((value @ factor) ** 2).sum((-1, -2))
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         return inverse_lower(super().sample(key, sample_shape))

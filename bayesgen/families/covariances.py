@@ -81,9 +81,9 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
     is_known = bool(np.isfinite(correlations).all())  # else steps of EM towards a singular one have lost its digits
     rank = int(np.linalg.matrix_rank(correlations, hermitian=True)) if is_known else 0
     if rank < dimension:
-        of_rank = f" has rank {rank}, so it" if is_known else ""
+        problem = f" has rank {rank}, so it" if is_known else ""
         raise FitError(
-            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension}{of_rank} "
+            f"Block {names.block!r}: {who} has {count:g} rows, and their covariance of dimension {dimension}{problem} "
             f"is singular and the likelihood unbounded. Use {names.with_prior}, a tied or diag covariance, or at least "
             f"{dimension + 1} rows that are not linear combinations of each other."
         )
@@ -177,8 +177,8 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         columns = summary.by_column()
         count = np.bincount(summary.classes, summary.count, len(columns.count))
         is_observed = columns.count > 0
-        of_prior = np.diagonal(self.mode()["covariance"], axis1=-2, axis2=-1)
-        variance = np.where(is_observed, columns.scatter / np.where(is_observed, columns.count, 1.0), of_prior)
+        prior_variance = np.diagonal(self.mode()["covariance"], axis1=-2, axis2=-1)
+        variance = np.where(is_observed, columns.scatter / np.where(is_observed, columns.count, 1.0), prior_variance)
         scatter = (count[:, None] * variance)[..., None] * np.eye(variance.shape[-1])
         return Moments(count, np.where(is_observed, columns.mean, self.location), scatter, np.zeros(len(count)))
 

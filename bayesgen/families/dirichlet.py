@@ -1,27 +1,38 @@
-"""Tables of probabilities with Dirichlet priors: moments, modes, draws, densities and sites, and families of them."""
+"""Dirichlet priors of tables of probabilities: what their families share; categorical columns; fixed probabilities."""
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, gammaln, xlogy
 
+from bayesgen.data import CATEGORICAL, Categorical, Schema
 from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
-from bayesgen.statistics import RowDensity, Sums, log_rising, log_rising_of_few, namespace
-from bayesgen.typing import Array, ArrayOrNumber, Float
+from bayesgen.statistics import (
+    CategoricalLikelihood,
+    RowDensity,
+    Sums,
+    log_rising,
+    log_rising_of_few,
+    namespace,
+    safe_product,
+)
+from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int
 
-from .base import Family, Key, ParameterTables
+from .base import Family, Key, ParameterTables, default_family
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
     Names,
+    Scale,
     Stated,
     as_number,
     broadcast,
@@ -62,9 +73,9 @@ class DirichletTables:
     def mode(self, names: Names, remedy: str = "") -> ParameterTables:
         """(alpha - 1) / sum(alpha - 1), where every alpha >= 1 and one is above 1; a `FitError` elsewhere."""
         weights = {name: alpha - 1 for name, alpha in self.concentration.items()}
-        for name, of_table in weights.items():
-            check_unique(names, name, of_table, remedy)
-        return {name: of_table / of_table.sum(-1, keepdims=True) for name, of_table in weights.items()}
+        for name, table in weights.items():
+            check_unique(names, name, table, remedy)
+        return {name: table / table.sum(-1, keepdims=True) for name, table in weights.items()}
 
     def sample(self, rng: Generator, shape: tuple[int, ...]) -> ParameterTables:
         return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in self.concentration.items()}
@@ -94,10 +105,10 @@ def check_unique(names: Names, parameter: str, weights: Float[Array, "... r"], r
 
 def relative_frequencies(counts: Mapping[str, Float[Array, "... r"]], names: Names) -> ParameterTables:
     """The probabilities of highest likelihood, by parameter; a `FitError` where nothing was counted."""
-    totals = {name: of_table.sum(-1, keepdims=True) for name, of_table in counts.items()}
+    totals = {name: table.sum(-1, keepdims=True) for name, table in counts.items()}
     for name, total in totals.items():
         check_counted(names, total[..., 0] == 0, f"nothing was counted of '{names.block}_{name}'")
-    return {name: of_table / totals[name] for name, of_table in counts.items()}
+    return {name: table / totals[name] for name, table in counts.items()}
 
 
 def shares(weights: Float[Array, "... r"], of_none: float) -> Float[Array, "... r"]:
@@ -208,3 +219,155 @@ class DirichletFamily(Family, abc.ABC):
         stated = {"concentration": self.concentration}
         table = broadcast(type(self).__name__, self.batch_shape, **stated)["concentration"]
         return DirichletTables(self._split(table)).sites(name)
+
+
+@record
+class DirichletCategorical(DirichletFamily):
+    """Columns of codes 0..r-1 with a Dirichlet prior on the probabilities of the values.
+
+    Generative story::
+
+        probs ~ Dirichlet(concentration)
+        x     ~ Categorical(probs)
+
+    Args:
+        concentration: pseudo-counts, > 0; a scalar means r equal ones. A family used alone needs an array of length r,
+            because no model tells it the number of values.
+
+    Source: Murphy, Machine Learning: A Probabilistic Perspective, section 3.4.
+
+    >>> posterior = DirichletCategorical([1, 1, 1]).update([0, 0, 2])
+    >>> posterior.mean()["probs"].round(3).tolist()
+    [0.5, 0.167, 0.333]
+    """
+
+    kind = CATEGORICAL
+
+    def __init__(self, concentration: Stated = 1.0) -> None:
+        super().__init__(concentration)
+
+    def resolve(self, scale: Scale) -> Self:
+        """Broadcast to (K, D, r)."""
+        length = scale.num_categories
+        if length is None:
+            self.require_numbers("a family used alone")
+            if not np.ndim(self.concentration):
+                raise ModelError(
+                    "DirichletCategorical used alone cannot know how many values there are: "
+                    "give concentration as an array with one entry for each value."
+                )
+            length = self.concentration.shape[-1]
+        return self._resolved(scale.batch_shape, length)
+
+    def _implied_scale(self) -> Scale:
+        columns = np.shape(self.concentration)[:-1]  # the last axis is that of the values
+        return Scale(num_columns=columns[-1] if columns else None)
+
+    @property
+    def likelihood(self) -> CategoricalLikelihood:
+        """Counts of each value."""
+        if self.batch_shape is not None:
+            return CategoricalLikelihood(self.batch_shape[-1])
+        return CategoricalLikelihood(self.resolve(Scale()).batch_shape[-1])
+
+    def predictive(self) -> dist.Distribution:
+        """Categorical with the mean probabilities (exact for one row)."""
+        return dist.Categorical(probs=self.mean()["probs"])
+
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+        return dist.Categorical(probs=parameters["probs"][labels]).to_event(1)
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        return {"probs": ("class", "feature", "category")}
+
+    def axis_names(self, schema: Schema, columns: Sequence[str]) -> dict[str, Sequence[Category]]:
+        """The values of a single column; codes where several columns have different ones."""
+        values = schema.categories[columns[0]]
+        names = range(len(values)) if columns[1:] else [str(value) for value in values]
+        return {**super().axis_names(schema, columns), "category": names}
+
+
+default_family.register(Categorical, lambda kind, is_sparse: DirichletCategorical())
+
+
+@record
+class FixedCategorical(Family):
+    """Codes 0..r-1 with known probabilities. Every closed form is trivial; updating changes nothing.
+
+    Args:
+        probs: (r,) probabilities, nonnegative, summing to 1.
+    """
+
+    probs: Float[Array, " r"]
+    kind = CATEGORICAL
+
+    def __init__(self, probs: ArrayLike | Sequence[float]) -> None:
+        values = np.asarray(probs, np.float64)
+        if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
+            raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {values.tolist()!r}.")
+        fill(self, probs=values, batch_shape=values.shape)
+
+    def resolve(self, scale: Scale) -> Self:
+        """Check the length."""
+        if scale.num_categories not in (None, len(self.probs)):
+            raise ModelError(
+                f"There are {len(self.probs)} fixed class probabilities, but {scale.num_categories} classes."
+            )
+        return self
+
+    @property
+    def num_values(self) -> int:
+        return len(self.probs)
+
+    @property
+    def likelihood(self) -> CategoricalLikelihood:
+        return CategoricalLikelihood(len(self.probs))
+
+    def _updated(self, summary: Sums) -> Self:
+        return self
+
+    def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:
+        counts = summary.totals[0]
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.probs)
+        return safe_product(counts, logs).sum(-1)
+
+    def mean(self) -> ParameterTables:
+        return {"probs": self.probs}
+
+    def mode(self, names: Names = ANONYMOUS) -> ParameterTables:
+        return self.mean()
+
+    def variance(self) -> ParameterTables:
+        return {"probs": np.zeros_like(self.probs)}
+
+    def quantile(self, prob: float) -> ParameterTables:
+        return self.mean()
+
+    def maximum_likelihood(self, summary: Sums, names: Names = ANONYMOUS) -> ParameterTables:
+        return self.mean()
+
+    def sample(self, key: Key, shape: tuple[int, ...] = ()) -> ParameterTables:
+        return {"probs": np.broadcast_to(self.probs, (*shape, len(self.probs)))}
+
+    def predictive(self) -> dist.Distribution:
+        return dist.Categorical(probs=self.probs)
+
+    def sample_sites(self, name: str) -> ParameterTables:
+        return {"probs": self.probs}
+
+    def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
+        return dist.Categorical(probs=parameters["probs"][labels])
+
+    def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
+        with np.errstate(divide="ignore"):
+            return {"log_probs": np.log(parameters["probs"])}
+
+    def log_prior(self, parameters: Mapping[str, Array]) -> float:
+        return 0.0
+
+    def row_predictive(self) -> RowDensity:
+        return self.row_density(self.mean())
+
+    def parameter_axes(self) -> dict[str, tuple[str, ...]]:
+        return {"probs": ("category",)}

@@ -285,8 +285,8 @@ class DirichletHistogram(DirichletFamily):
                     "DirichletHistogram used alone with an infinite end needs tails: its bin has no other width."
                 )
             return self.edges, np.zeros(2) if self.tails is None else self.tails
-        for name, own, of_columns in (("edges", self.edges, scale.edges), ("tails", self.tails, scale.tails)):
-            if own is not None and not _agree(own, of_columns):
+        for name, stated, column_table in (("edges", self.edges, scale.edges), ("tails", self.tails, scale.tails)):
+            if stated is not None and not _agree(stated, column_table):
                 raise ModelError(
                     f"DirichletHistogram: its {name} are not those of its columns in the schema. State them once, in "
                     "Schema(kinds={column: Binned(...)}) or in the family."
@@ -294,7 +294,7 @@ class DirichletHistogram(DirichletFamily):
         return scale.edges, scale.tails
 
     @property
-    def _of_columns(self) -> tuple[Array, Array]:
+    def _bins_of_columns(self) -> tuple[Array, Array]:
         """Edges and tails without the axis of classes, which share them."""
         has_classes = len(self.batch_shape) == 3
         return (self.edges[0], self.tails[0]) if has_classes else (self.edges, self.tails)
@@ -331,11 +331,11 @@ class DirichletHistogram(DirichletFamily):
         return {**super().axis_names(schema, columns), "bin": names}
 
 
-def _agree(own: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) -> bool:
+def _agree(stated: Float[Array, "... edges"], of_columns: Float[Array, "D edges"]) -> bool:
     """Whether edges or tails, stated for all columns or for each, equal those of the columns."""
-    columns = own.shape[-2] if own.ndim > 1 else 1
-    alike = own.shape[-1] == of_columns.shape[-1] and columns in (1, len(of_columns))
-    return alike and bool((own == of_columns).all())
+    columns = stated.shape[-2] if stated.ndim > 1 else 1
+    same_shape = stated.shape[-1] == of_columns.shape[-1] and columns in (1, len(of_columns))
+    return same_shape and bool((stated == of_columns).all())
 
 
 default_family.register(Binned, lambda kind, is_sparse: DirichletHistogram())

@@ -40,18 +40,18 @@ def _log_evidence(values: Float[np.ndarray, " D"], count: float, number: int) ->
     if not (noise > least and values[number - 1] > least):
         return -math.inf
     free = dimension - np.arange(number)
-    of_axes = -number * math.log(2) + float((gammaln(0.5 * free) - 0.5 * free * LOG_PI).sum())
-    of_lengths = -0.5 * count * float(np.log(values[:number]).sum())
-    of_noise = -0.5 * count * (dimension - number) * math.log(noise)
+    axes_terms = -number * math.log(2) + float((gammaln(0.5 * free) - 0.5 * free * LOG_PI).sum())
+    length_terms = -0.5 * count * float(np.log(values[:number]).sum())
+    noise_terms = -0.5 * count * (dimension - number) * math.log(noise)
     num_angles = dimension * number - number * (number + 1) / 2
-    of_angles = 0.5 * (num_angles + number) * math.log(2 * math.pi) - 0.5 * number * math.log(count)
+    angle_terms = 0.5 * (num_angles + number) * math.log(2 * math.pi) - 0.5 * number * math.log(count)
     smoothed = np.concatenate([values[:number], np.full(dimension - number, noise)])
     first, second = np.triu_indices(number, 1, dimension)
     gaps = values[first] - values[second]
     if (gaps <= 0).any():  # axes of equal lengths are not identified: no curvature
         return -math.inf
     curvature = np.log(gaps * (1 / smoothed[second] - 1 / smoothed[first])).sum() + len(first) * math.log(count)
-    return of_axes + of_lengths + of_noise + of_angles - 0.5 * float(curvature)
+    return axes_terms + length_terms + noise_terms + angle_terms - 0.5 * float(curvature)
 
 
 Spectrum = tuple[Float[Array, "*K D"], Float[Array, "*K D D"]]
@@ -111,13 +111,13 @@ def below_diagonal(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " 
     return np.tril_indices(dimension, -1, num_factors)
 
 
-def triangular(diagonal: Float[Array, "*K k"], others: Float[Array, "*K F"], dimension: int) -> Float[Array, "*K D k"]:
+def triangular(diagonal: Float[Array, "*K k"], below: Float[Array, "*K F"], dimension: int) -> Float[Array, "*K D k"]:
     """Loadings (D, k) that are lower triangular, of their diagonal and of what is below."""
     num_factors = diagonal.shape[-1]
     rows, columns = below_diagonal(dimension, num_factors)
     empty = jnp.zeros((*diagonal.shape[:-1], dimension, num_factors))
-    places = np.arange(num_factors)
-    return empty.at[..., places, places].set(diagonal).at[..., rows, columns].set(others)
+    diagonal_index = np.arange(num_factors)
+    return empty.at[..., diagonal_index, diagonal_index].set(diagonal).at[..., rows, columns].set(below)
 
 
 def made_triangular(loadings: Float[Array, "*K D k"]) -> Float[Array, "*K D k"]:
@@ -221,21 +221,21 @@ def posterior_spectrum(
     """
     dimension = len(values)
     totals = 2 * count * values / (count + np.sqrt(count**2 + 4 * count * values / variance)) if count else 0 * values
-    best, found = math.inf, (np.zeros(num_factors), math.nan)
+    best, mode = math.inf, (np.zeros(num_factors), math.nan)
     for active in range(num_factors + 1):
         power = count * (dimension - active) + 2 * (shape + 1)
-        rest = count * values[active:].sum() + 2 * scale
-        root = power**2 - 4 * active * rest / variance
+        noise_total = count * values[active:].sum() + 2 * scale
+        root = power**2 - 4 * active * noise_total / variance
         if root < 0:
             continue
-        noise = 2 * rest / (power + math.sqrt(root))
+        noise = 2 * noise_total / (power + math.sqrt(root))
         lengths = np.zeros(num_factors)
         lengths[:active] = totals[:active] - noise
         if (lengths[:active] <= 0).any():
             continue
-        kept = totals[:active]
-        objective = count * (np.log(kept) + values[:active] / kept).sum() if active else 0.0
-        objective += lengths.sum() / variance + power * math.log(noise) + rest / noise
+        active_totals = totals[:active]
+        objective = count * (np.log(active_totals) + values[:active] / active_totals).sum() if active else 0.0
+        objective += lengths.sum() / variance + power * math.log(noise) + noise_total / noise
         if objective < best:
-            best, found = objective, (lengths, float(noise))
-    return found
+            best, mode = objective, (lengths, float(noise))
+    return mode

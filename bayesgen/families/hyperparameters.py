@@ -259,7 +259,7 @@ def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str
 def broadcasts_to(shape: tuple[int, ...], table: tuple[int, ...]) -> bool:
     """Whether an array broadcasts to a table, axes being matched from the last one."""
     sizes = zip(reversed(shape), reversed(table), strict=False)
-    return len(shape) <= len(table) and all(size in (1, wanted) for size, wanted in sizes)
+    return len(shape) <= len(table) and all(size in (1, table_size) for size, table_size in sizes)
 
 
 def num_columns_of(family: str, **values: Any) -> int | None:

@@ -117,17 +117,17 @@ class BayesianLeastSquares:
             freedom = count - ((kappa == 0) & (count > 0))
         features, column = summary.mean[..., :-1], summary.mean[..., -1]
         shift = features - center
-        rest = xp.asarray(column - location - (shift * coefficients).sum(-1))
+        mean_residuals = xp.asarray(column - location - (shift * coefficients).sum(-1))
         weight = xp.asarray(weight)
-        of_data = root(summary.scatter)
-        of_data_rest = of_data[..., -1] - xp.einsum("...ij,...j->...i", of_data[..., :-1], coefficients)
-        of_prior = np.swapaxes(np.linalg.cholesky(precision), -1, -2)
-        of_means = xp.sqrt(weight)[..., None] * shift
+        data_rows = root(summary.scatter)
+        data_residuals = data_rows[..., -1] - xp.einsum("...ij,...j->...i", data_rows[..., :-1], coefficients)
+        prior_rows = np.swapaxes(np.linalg.cholesky(precision), -1, -2)
+        mean_rows = xp.sqrt(weight)[..., None] * shift
         step, squares, _ = solution(
-            xp.concatenate([of_prior, of_data[..., :-1], of_means[..., None, :]], -2),
-            xp.concatenate([0.0 * coefficients, of_data_rest, (xp.sqrt(weight) * rest)[..., None]], -1),
+            xp.concatenate([prior_rows, data_rows[..., :-1], mean_rows[..., None, :]], -2),
+            xp.concatenate([0.0 * coefficients, data_residuals, (xp.sqrt(weight) * mean_residuals)[..., None]], -1),
         )
-        growth = summary.scatter[..., :-1, :-1] + of_means[..., :, None] * of_means[..., None, :]
+        growth = summary.scatter[..., :-1, :-1] + mean_rows[..., :, None] * mean_rows[..., None, :]
         return cls(coefficients + step, precision + growth, growth, squares, freedom)
 
 
@@ -187,10 +187,10 @@ def least_squares(summary: Moments, intercept: bool, names: Names) -> dict[str, 
     coefficients, squares, triangular = solution(rows[..., :-1], rows[..., -1])
     _check_rank(triangular, (rows[..., :-1] ** 2).sum(-2) == 0, counts, names)
     _check_residual(squares <= ROUNDING * (rows[..., -1] ** 2).sum(-1), names)
-    found = {"coefficients": coefficients, "variance": squares / counts}
+    estimates = {"coefficients": coefficients, "variance": squares / counts}
     if intercept:
-        found = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **found}
-    return {name: xp.asarray(value) for name, value in found.items()}
+        estimates = {"intercept": summary.mean[..., -1] - (summary.mean[..., :-1] * coefficients).sum(-1), **estimates}
+    return {name: xp.asarray(value) for name, value in estimates.items()}
 
 
 def _check_rank(
@@ -230,8 +230,8 @@ def _check_rank(
 
 def feature_names(names: Names, has_columns: bool, places: Sequence[int]) -> str:
     """Names of some features: a block's columns are features where it has one column alone that depends on them."""
-    known = None if has_columns else names.columns
-    return ", ".join(repr(place if known is None else known[place]) for place in places)
+    column_names = None if has_columns else names.columns
+    return ", ".join(repr(place if column_names is None else column_names[place]) for place in places)
 
 
 def _check_residual(none_left: Bool[ArrayOrNumber, "..."], names: Names) -> None:

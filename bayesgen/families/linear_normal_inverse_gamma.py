@@ -213,10 +213,10 @@ class LinearNormalInverseGamma(NoisyFamily):
         return family
 
     def _with_intercept(
-        self, location: Float[ArrayOrNumber, "..."], coefficients: Float[ArrayOrNumber, "..."], **others: Any
+        self, location: Float[ArrayOrNumber, "..."], coefficients: Float[ArrayOrNumber, "..."], **parameters: Any
     ) -> ParameterTables:
         """Parameters by name; the intercept, if there is one, is computed from the value at the center."""
-        named = {"coefficients": coefficients, **others}
+        named = {"coefficients": coefficients, **parameters}
         if self.intercept:
             named = {"intercept": location - (self.center * coefficients).sum(-1), **named}
         return {name: namespace(value).asarray(value) for name, value in named.items()}
@@ -237,12 +237,12 @@ class LinearNormalInverseGamma(NoisyFamily):
         """Variance of each parameter, elementwise."""
         family = self._proper("variance")
         noise, covariance = family._noise, family.covariance()
-        variances = np.diagonal(covariance, axis1=-2, axis2=-1)
-        of_others: ParameterTables = {"coefficients": variances, "variance": noise.variance()}
+        diagonal = np.diagonal(covariance, axis1=-2, axis2=-1)
+        variances: ParameterTables = {"coefficients": diagonal, "variance": noise.variance()}
         if not family.intercept:
-            return of_others
-        of_center = np.einsum("...i,...ij,...j->...", family.center, covariance, family.center)
-        return {"intercept": noise.mean() / family.kappa + of_center, **of_others}
+            return variances
+        center_variance = np.einsum("...i,...ij,...j->...", family.center, covariance, family.center)
+        return {"intercept": noise.mean() / family.kappa + center_variance, **variances}
 
     def maximum_likelihood(self, summary: Moments, names: Names = ANONYMOUS) -> ParameterTables:
         """Least squares, and the mean of its squared residuals."""
@@ -297,11 +297,11 @@ class LinearNormalInverseGamma(NoisyFamily):
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, variance = self.closed("log_prior"), np.asarray(parameters["variance"])
         shift = parameters["coefficients"] - family.coefficients
-        of_coefficients = log_normal(shift, variance[..., None, None] * np.linalg.inv(family.precision))
+        coefficient_terms = log_normal(shift, variance[..., None, None] * np.linalg.inv(family.precision))
         if not family.intercept:
-            return float(np.sum(family._noise.log_prob(variance)) + np.sum(of_coefficients))
+            return float(np.sum(family._noise.log_prob(variance)) + np.sum(coefficient_terms))
         value = parameters["intercept"] + (family.center * parameters["coefficients"]).sum(-1)
-        return family._log_density(value, variance) + float(np.sum(of_coefficients))
+        return family._log_density(value, variance) + float(np.sum(coefficient_terms))
 
     def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], features: Array | None = None
@@ -332,5 +332,5 @@ class LinearNormalInverseGamma(NoisyFamily):
         Of one column alone that has no class, coefficients: (feature).
         """
         axes = () if self.batch_shape == () else ("class", "feature")
-        of_all = {"coefficients": (*axes, "regressor" if axes else "feature"), "variance": axes}
-        return {"intercept": axes, **of_all} if self.intercept else of_all
+        parameters = {"coefficients": (*axes, "regressor" if axes else "feature"), "variance": axes}
+        return {"intercept": axes, **parameters} if self.intercept else parameters

@@ -180,14 +180,14 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
                 f"num_factors={dimension - 1}, or use NormalInverseWishart(), whose covariance is any."
             )
         variance = math.nan if scale.variance is None else default_common_variance(scale.variance)[..., 0]
-        given = {
+        defaults = {
             "loadings_scale": np.asarray(np.sqrt(variance)) if self.loadings_scale is None else self.loadings_scale,
             "scale": np.asarray(0.05 * variance) if self.scale is None else self.scale,
         }
         location = scale.mean if self.location is None else self.location
         return self.replace(
             **broadcast("LowRankNormal", batch, location=location),
-            **broadcast("LowRankNormal", classes, kappa=self.kappa, shape=self.shape, **given),
+            **broadcast("LowRankNormal", classes, kappa=self.kappa, shape=self.shape, **defaults),
             batch_shape=batch,
         )
 
@@ -236,10 +236,10 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         expected, fourth = family.mean(), family.loadings_scale[..., None, None] ** 4
         noise = family._noise.variance()
         diagonal = np.eye(family.batch_shape[-1], dtype=bool)
-        of_noise = np.where(diagonal, noise[..., None, None], 0.0)
+        noise_variance = np.where(diagonal, noise[..., None, None], 0.0)
         return {
             "mean": np.diagonal(expected["covariance"], axis1=-2, axis2=-1) / family.kappa[..., None],
-            "covariance": family.num_factors * fourth * (1 + diagonal) + of_noise,
+            "covariance": family.num_factors * fourth * (1 + diagonal) + noise_variance,
             "noise_variance": noise,
         }
 
@@ -260,9 +260,9 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         family, covariance, noise = self.closed("log_prior"), parameters["covariance"], parameters["noise_variance"]
         dimension, variance = family.batch_shape[-1], family.loadings_scale**2
         squares = np.trace(covariance, axis1=-2, axis2=-1) - dimension * noise
-        of_loadings = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
-        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
-        return float(np.sum(of_loadings + family._noise.log_prob(noise) + of_mean))
+        loading_terms = -0.5 * (squares / variance + dimension * family.num_factors * (LOG_2PI + np.log(variance)))
+        mean_terms = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
+        return float(np.sum(loading_terms + family._noise.log_prob(noise) + mean_terms))
 
     # --- the posterior ----------------------------------------------------------------------------------------------
 
@@ -287,12 +287,13 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         values, vectors = spectrum_of(np.asarray(scatter) / (count + 1)[..., None, None])
         values = np.maximum(values, 0.0)
         lengths, noise = np.zeros((*count.shape, family.num_factors)), np.zeros(count.shape)
+        prior = np.stack([family.loadings_scale**2, family.shape, family.scale], -1)
         for index in np.ndindex(count.shape):
             lengths[index], noise[index] = posterior_spectrum(
                 values[index],
                 float(count[index]) + 1,
                 family.num_factors,
-                *(float(each[index]) for each in (family.loadings_scale**2, family.shape, family.scale)),
+                *prior[index].tolist(),
             )
         return {
             "mean": family.location + share[..., None] * shift,
@@ -333,12 +334,12 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         check_counted(names, counts == 0, remedy="MAP()")
 
     def at_free_parameters(self, vector: Float[np.ndarray, " F"]) -> ParameterTables | None:
-        found = super().at_free_parameters(vector)
-        if found is None:
+        parameters = super().at_free_parameters(vector)
+        if parameters is None:
             return None
-        values, vectors = spectrum_of(np.asarray(found["covariance"]))
+        values, vectors = spectrum_of(np.asarray(parameters["covariance"]))
         lengths, noise = nearest_spectrum(values, self.num_factors)
-        return found | {"covariance": covariance_of(lengths, noise, vectors), "noise_variance": noise}
+        return parameters | {"covariance": covariance_of(lengths, noise, vectors), "noise_variance": noise}
 
     @property
     def _units(self) -> Float[np.ndarray, " D"]:
@@ -361,8 +362,8 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         on_diagonal = Chi(freedom, width[..., None]).to_event(len(classes) + 1)
         diagonal = numpyro.sample(f"{name}_diagonal", on_diagonal)
         size = len(below_diagonal(dimension, num_factors)[0])
-        others = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
-        loadings = triangular(diagonal, numpyro.sample(f"{name}_below", others), dimension)
+        below = dist.Normal(0.0, width[..., None]).expand((*classes, size)).to_event(len(classes) + 1)
+        loadings = triangular(diagonal, numpyro.sample(f"{name}_below", below), dimension)
         if self.reference_point is not None:
             loadings = jnp.asarray(self.reference_point) @ loadings
         noises = jnp.broadcast_to(noise[..., None], self.batch_shape)

@@ -298,8 +298,8 @@ class NormalInverseWishart(JointNormalFamily):
     def log_prior(self, parameters: Mapping[str, Array]) -> float:
         family, covariance = self.closed("log_prior"), parameters["covariance"]
         covariance = covariance[None] if self.pooling.tied else covariance
-        of_mean = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
-        return float(np.sum(log_inverse_wishart(covariance, family.df, family.scale)) + np.sum(of_mean))
+        mean_terms = log_normal(parameters["mean"] - family.location, covariance / family.kappa[..., None, None])
+        return float(np.sum(log_inverse_wishart(covariance, family.df, family.scale)) + np.sum(mean_terms))
 
     def row_predictive(self) -> RowDensity:
         return MultivariateStudentTDensity.of(**self._predictive_parameters())

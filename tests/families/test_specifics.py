@@ -25,7 +25,7 @@ from bayesgen.families import (
     NormalInverseWishart,
     Scale,
 )
-from bayesgen.families.fixed_categorical import FixedCategorical
+from bayesgen.families.dirichlet import FixedCategorical
 
 close = np.testing.assert_allclose
 
