@@ -70,7 +70,7 @@ class ObservedSteps:
     @classmethod
     def from_rows(cls, rows: RetainedRows, part: slice = slice(None)) -> "ObservedSteps":
         """The time steps of some of the entries."""
-        row_numbers = np.asarray(rows.places[part])
+        row_numbers = np.asarray(rows.row_of_entry[part])
         values = np.asarray(rows.values)[row_numbers]
         observed = np.ones(values.shape, bool) if rows.observed is None else np.asarray(rows.observed)[row_numbers]
         if np.issubdtype(values.dtype, np.integer):
@@ -115,7 +115,7 @@ def expected_hidden_counts(
     density, num_states = likelihood.density(emissions), len(log_initial)
     total, parts = 0.0, list[HiddenCounts]()
     cells_per_row = rows.values.shape[1] * (math.prod(rows.values.shape[2:]) + 6 * num_states)
-    for part in chunks(max(len(rows.places), 1), int(LATENT_CELLS / max(cells_per_row, 1))):
+    for part in chunks(max(len(rows.row_of_entry), 1), int(LATENT_CELLS / max(cells_per_row, 1))):
         steps = ObservedSteps.from_rows(rows, part)
         table = np.zeros((*steps.is_observed.shape, num_states))
         if len(steps.cells):

@@ -73,7 +73,7 @@ class RetainedRows(Summary):
     Attributes:
         values: the rows.
         observed: mask of the observed cells; None where all are.
-        places: the row of each entry.
+        row_of_entry: the row of each entry.
         classes: the class of each entry.
         weights: the weight of each entry.
         num_classes: K; None in the summary of one class.
@@ -81,7 +81,7 @@ class RetainedRows(Summary):
 
     values: Real[Array, "m T ..."]
     observed: Bool[Array, "m T ..."] | None
-    places: Int[Array, " e"]
+    row_of_entry: Int[Array, " e"]
     classes: Int[Array, " e"]
     weights: Float[Array, " e"]
     num_classes: int | None = static()
@@ -96,14 +96,14 @@ class RetainedRows(Summary):
         observed: Bool[Array, "n T ..."] | None = None,
     ) -> "RetainedRows":
         """Rows with a positive weight in a class."""
-        places, codes, counts = _entries(np.asarray(classes), num_classes, weights)
+        row_of_entry, codes, counts = _entries(np.asarray(classes), num_classes, weights)
         entries = np.flatnonzero(counts)
-        rows, of_entries = np.unique(places[entries], return_inverse=True)
+        rows, row_index = np.unique(row_of_entry[entries], return_inverse=True)
         mask = None if observed is None else np.asarray(observed)[rows]
         mask = None if mask is None or mask.all() else mask
-        kept = np.asarray(values)[rows]
-        kept = kept if mask is None or kept.dtype.kind in "iu" else np.where(mask, kept, 0.0)
-        return cls(kept, mask, of_entries, codes[entries], counts[entries], num_classes)
+        retained = np.asarray(values)[rows]
+        retained = retained if mask is None or retained.dtype.kind in "iu" else np.where(mask, retained, 0.0)
+        return cls(retained, mask, row_index, codes[entries], counts[entries], num_classes)
 
     @property
     def is_complete(self) -> bool:
@@ -133,7 +133,7 @@ class RetainedRows(Summary):
         return RetainedRows(
             np.concatenate([part.values for part in parts]),
             None if is_complete else np.concatenate([part._mask() for part in parts]),
-            np.concatenate([part.places + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            np.concatenate([part.row_of_entry + start for part, start in zip(parts, starts[:-1], strict=True)]),
             np.concatenate([part.classes for part in parts]),
             np.concatenate([part.weights for part in parts]),
             self.num_classes,
@@ -141,21 +141,21 @@ class RetainedRows(Summary):
 
     def pooled(self) -> "RetainedRows":
         """All classes as one, in which each row has one entry."""
-        weights = np.bincount(self.places, self.weights, self.num_rows).astype(np.float64)  # of none, integers
-        places = np.flatnonzero(weights)
+        weights = np.bincount(self.row_of_entry, self.weights, self.num_rows).astype(np.float64)  # of none, integers
+        weighted = np.flatnonzero(weights)
         return dataclasses.replace(
-            self, places=places, classes=np.zeros_like(places), weights=weights[places], num_classes=1
+            self, row_of_entry=weighted, classes=np.zeros_like(weighted), weights=weights[weighted], num_classes=1
         )
 
     def select_class(self, index: int) -> "RetainedRows":
         """The entries of one class, with their rows."""
         entries = np.flatnonzero(self.classes == index)
-        rows, places = np.unique(self.places[entries], return_inverse=True)
+        rows, row_of_entry = np.unique(self.row_of_entry[entries], return_inverse=True)
         return RetainedRows(
             self.values[rows],
             None if self.observed is None else self.observed[rows],
-            places,
-            np.zeros_like(places),
+            row_of_entry,
+            np.zeros_like(row_of_entry),
             self.weights[entries],
             None,
         )
@@ -171,9 +171,9 @@ class RetainedRows(Summary):
         num_classes, num_columns = self.num_classes or 1, int(np.prod(self.values.shape[2:]))
         steps = self.values.reshape(-1, num_columns)
         observed = None if self.observed is None else self.observed.reshape(-1, num_columns)
-        of_rows = np.zeros((self.num_rows, num_classes))
-        np.add.at(of_rows, (self.places, self.classes), self.weights)
-        moments = class_moments(steps, np.repeat(of_rows, self.values.shape[1], 0), num_classes, observed=observed)
+        row_weights = np.zeros((self.num_rows, num_classes))
+        np.add.at(row_weights, (self.row_of_entry, self.classes), self.weights)
+        moments = class_moments(steps, np.repeat(row_weights, self.values.shape[1], 0), num_classes, observed=observed)
         return moments if self.num_classes is not None else moments.select_class(0)
 
     def with_steps(self, num_steps: int) -> "RetainedRows":
@@ -186,12 +186,12 @@ class RetainedRows(Summary):
         values, observed = filled_up(self.values, self.observed, padded_size(max(self.values.shape[1], 1)))
         if observed is None and not np.issubdtype(values.dtype, np.integer):
             observed = np.ones(values.shape, bool)  # as where steps had to be added
-        size, num_entries = shared_size(self.num_rows), shared_size(len(self.places))
-        is_entry = np.arange(num_entries) < len(self.places)
+        size, num_entries = shared_size(self.num_rows), shared_size(len(self.row_of_entry))
+        is_entry = np.arange(num_entries) < len(self.row_of_entry)
         return RetainedRows(
             pad(values, size),
             None if observed is None else pad(observed, size),
-            np.where(is_entry, pad(np.asarray(self.places), num_entries), 0),
+            np.where(is_entry, pad(np.asarray(self.row_of_entry), num_entries), 0),
             np.where(is_entry, pad(np.asarray(self.classes), num_entries), 0),
             np.where(is_entry, pad(np.asarray(self.weights), num_entries), 0.0),
             self.num_classes,
@@ -317,7 +317,7 @@ def _called(
 ) -> Output:
     """The result of a compiled function for rows, padded to shapes that share compiled functions."""
     padded = summary.padded()
-    work = likelihood.numbers_per_row(parameters, padded.values) * len(padded.places)
+    work = likelihood.numbers_per_row(parameters, padded.values) * len(padded.row_of_entry)
     with jax.enable_x64(True), placed(work):
         return function(likelihood, dict(parameters), padded)
 
@@ -330,39 +330,39 @@ def _table(
 ) -> Float[Array, "n K"]:
     """Log density of each row under each class, for as many classes at once as fit into a chunk."""
 
-    def of_class(of_one: dict[str, Array]) -> Float[Array, " n"]:
-        of_one = {name: value[None] for name, value in of_one.items()}
-        return likelihood.log_probs(of_one, values, observed, jnp.zeros(len(values), int))
+    def class_log_probs(one_class: dict[str, Array]) -> Float[Array, " n"]:
+        one_class = {name: value[None] for name, value in one_class.items()}
+        return likelihood.log_probs(one_class, values, observed, jnp.zeros(len(values), int))
 
     at_once = int(LATENT_CELLS / (len(values) * likelihood.numbers_per_row(parameters, values) + 1))
     stacked = {name: jnp.asarray(value) for name, value in parameters.items()}
     num_classes = len(next(iter(stacked.values())))
-    return jax.lax.map(of_class, stacked, batch_size=min(max(at_once, 1), num_classes)).T
+    return jax.lax.map(class_log_probs, stacked, batch_size=min(max(at_once, 1), num_classes)).T
 
 
 def _log_likelihood(likelihood: LatentLikelihood, parameters: Parameters, summary: RetainedRows) -> Float[Array, " K"]:
     """Sums by class of weighted log densities, chunk by chunk, so that gradients hold one chunk at a time."""
     assert summary.num_classes is not None
-    num_classes, num_entries = summary.num_classes, len(summary.places)
+    num_classes, num_entries = summary.num_classes, len(summary.row_of_entry)
     if not num_entries:
         return jnp.zeros(num_classes)
     per_row = likelihood.numbers_per_row(parameters, summary.values)
     size = min(max(int(LATENT_CELLS / max(per_row, 1.0)), 1), num_entries)
     num_chunks = -(-num_entries // size)
 
-    def of_entries(places: Int[Array, " e"], classes: Int[Array, " e"], weights: Float[Array, " e"]) -> Array:
-        mask = None if summary.observed is None else jnp.asarray(summary.observed)[places]
-        log_probs = likelihood.log_probs(parameters, jnp.asarray(summary.values)[places], mask, classes)
+    def entry_totals(row_index: Int[Array, " e"], classes: Int[Array, " e"], weights: Float[Array, " e"]) -> Array:
+        mask = None if summary.observed is None else jnp.asarray(summary.observed)[row_index]
+        log_probs = likelihood.log_probs(parameters, jnp.asarray(summary.values)[row_index], mask, classes)
         terms = jnp.where(weights > 0, weights * jnp.where(weights > 0, log_probs, 0.0), 0.0)
         return jax.ops.segment_sum(terms, classes, num_classes)
 
-    entries = tuple(jnp.asarray(array) for array in (summary.places, summary.classes, summary.weights))
+    entries = tuple(jnp.asarray(array) for array in (summary.row_of_entry, summary.classes, summary.weights))
     if num_chunks == 1:
-        return of_entries(*entries)
+        return entry_totals(*entries)
     filling = num_chunks * size - num_entries
     cut = tuple(jnp.pad(array, (0, filling)).reshape(num_chunks, size) for array in entries)
-    of_chunk = jax.checkpoint(lambda chunk: of_entries(*chunk))
-    total, _ = jax.lax.scan(lambda total, chunk: (total + of_chunk(chunk), None), jnp.zeros(num_classes), cut)
+    chunk_totals = jax.checkpoint(lambda chunk: entry_totals(*chunk))
+    total, _ = jax.lax.scan(lambda total, chunk: (total + chunk_totals(chunk), None), jnp.zeros(num_classes), cut)
     return total
 
 

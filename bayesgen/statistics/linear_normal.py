@@ -21,8 +21,7 @@ from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 from .arrays import LOG_2PI, filled, flatten_rows, namespace, precise
 from .base import DensityGivenFeatures, Likelihood, Parameters, register
 from .moments import class_moments
-from .passes import Sample
-from .summaries import Moments
+from .summaries import Moments, Sample
 
 BLOCK_COLUMNS = 32  # with the same features, whose cross products are computed together
 

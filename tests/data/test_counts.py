@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from bayesgen.data.number_kinds import COUNT, encode_numbers, whole_numbers
 from bayesgen.errors import DataError
 from bayesgen.statistics.arrays import few_counts, log_factorial, row_sums, segment_sums
-from bayesgen.statistics.passes import class_sums
+from bayesgen.statistics.summaries import class_sums
 from bayesgen.statistics.table import MULTINOMIAL
 
 

@@ -54,7 +54,7 @@ def check_expectation(family, parameters, rows, factors_of):
     log_likelihood, counts = family.e_step(rows, parameters)
     total, first, moves = 0.0, np.zeros((CLASSES, STATES)), np.zeros((CLASSES, STATES, STATES))
     shares = []
-    for place, code, weight in zip(rows.places, rows.classes, rows.weights, strict=True):
+    for place, code, weight in zip(rows.row_of_entry, rows.classes, rows.weights, strict=True):
         of_class = {name: value[code] for name, value in parameters.items()}
         seen = None if rows.observed is None else rows.observed[place]
         factors = factors_of(of_class, rows.values[place][: LENGTHS[place]], seen)
@@ -104,7 +104,7 @@ def test_normal_emissions_are_expected_as_by_all_paths(rng):
     rows = kept(values, observed)
     moments, shares = check_expectation(family, parameters, rows, factors)
     count, total = np.zeros((CLASSES, STATES, COLUMNS)), np.zeros((CLASSES, STATES, COLUMNS))
-    for place, code, states in zip(rows.places, rows.classes, shares, strict=True):
+    for place, code, states in zip(rows.row_of_entry, rows.classes, shares, strict=True):
         there = observed[place, : len(states)]
         count[code] += np.einsum("ts,td->sd", states, there)
         total[code] += np.einsum("ts,td->sd", states, np.where(there, values[place, : len(states)], 0.0))
@@ -126,7 +126,7 @@ def test_symbols_and_counts_are_expected_as_by_all_paths(rng):
         resolved(bg.DirichletCategorical(), 1, SYMBOLS), chain(rng) | {"probs": probs}, rows, of_symbols
     )
     expected = np.zeros((CLASSES, STATES, 1, SYMBOLS))
-    for place, code, states in zip(rows.places, rows.classes, shares, strict=True):
+    for place, code, states in zip(rows.row_of_entry, rows.classes, shares, strict=True):
         for step in np.flatnonzero(observed[place, : len(states)]):
             expected[code, :, 0, codes[place, step]] += states[step]
     np.testing.assert_allclose(counts.totals[0], expected, rtol=1e-9, atol=1e-12)
@@ -159,7 +159,7 @@ def test_joint_emissions_have_missing_cells_filled_by_regression(rng):
     rows = kept(values, observed)
     moments, shares = check_expectation(family, parameters, rows, factors)
     total, count = np.zeros((CLASSES, STATES, COLUMNS)), np.zeros((CLASSES, STATES))
-    for place, code, states in zip(rows.places, rows.classes, shares, strict=True):
+    for place, code, states in zip(rows.row_of_entry, rows.classes, shares, strict=True):
         for step, state in itertools.product(range(len(states)), range(STATES)):
             there = observed[place, step]
             if not there.any():

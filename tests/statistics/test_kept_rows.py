@@ -93,11 +93,11 @@ def test_likelihoods_and_densities_are_sums_over_what_is_hidden(rng):
     expected = [[plain(parameters, row, there, k) for k in range(CLASSES)] for row, there in cells]
     np.testing.assert_allclose(table, expected, rtol=1e-12, atol=TINY)
     labelled = likelihood.summarize(rows, codes, CLASSES, weights, seen)
-    assert len(labelled.places) == 11 and not labelled.is_complete
+    assert len(labelled.row_of_entry) == 11 and not labelled.is_complete
     of_codes = by_class(parameters, rows, seen, np.eye(CLASSES)[codes] * weights[:, None])
     np.testing.assert_allclose(likelihood.log_likelihood(parameters, labelled), of_codes, rtol=1e-12, atol=TINY)
     in_part = likelihood.summarize(rows, shares, CLASSES, weights, seen)
-    assert len(in_part.places) == 31  # a row of one class alone has one entry
+    assert len(in_part.row_of_entry) == 31  # a row of one class alone has one entry
     of_shares = by_class(parameters, rows, seen, shares * weights[:, None])
     np.testing.assert_allclose(likelihood.log_likelihood(parameters, in_part), of_shares, rtol=1e-12, atol=TINY)
     np.testing.assert_allclose(in_part.count, (shares * weights[:, None]).sum(0), rtol=1e-12, atol=TINY)
@@ -114,7 +114,7 @@ def test_one_class_and_all_of_them_pooled(rng):
         np.testing.assert_allclose(found, expected[code], rtol=1e-12, atol=TINY)
     one = {name: value[1:2] for name, value in parameters.items()}
     pooled = summary.pooled()
-    assert pooled.num_classes == 1 and len(pooled.places) == 9
+    assert pooled.num_classes == 1 and len(pooled.row_of_entry) == 9
     total = sum(plain(parameters, row, there, 1) for row, there in zip(rows, seen, strict=True))
     np.testing.assert_allclose(likelihood.log_likelihood(one, pooled), [total], rtol=1e-12, atol=TINY)
     grown = summary.with_empty_class(1)
