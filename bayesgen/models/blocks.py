@@ -83,13 +83,13 @@ def known_moments(schema: Schema) -> tuple[dict[str, int], Float[Array, " D"], F
     """Index of each column, the response last, with means and variances; NaN where these are not known."""
     columns, response = list(schema.columns or ()), schema.response
     unknown = np.full(len(columns), np.nan)
-    moments = [unknown if known is None else known for known in (schema.mean, schema.variance)]
+    mean, variance = (unknown if moment is None else moment for moment in (schema.mean, schema.variance))
     if response is not None:
         columns.append(response.name)
-        of_response = [np.nan if known is None else known for known in (response.mean, response.variance)]
-        xp = namespace(*moments, *of_response)
-        moments = [xp.append(known, last) for known, last in zip(moments, of_response, strict=True)]
-    return {name: index for index, name in enumerate(columns)}, moments[0], moments[1]
+        last_mean, last_variance = (np.nan if m is None else m for m in (response.mean, response.variance))
+        xp = namespace(mean, variance, last_mean, last_variance)
+        mean, variance = xp.append(mean, last_mean), xp.append(variance, last_variance)
+    return {name: index for index, name in enumerate(columns)}, mean, variance
 
 
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
@@ -97,20 +97,20 @@ def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]
     if family.kind.noun_for_values is None or schema.num_values(columns[0]) is None:
         return None
     sizes = [schema.num_values(column) or 0 for column in columns]
-    what, remedy = family.kind.noun_for_values
+    noun, remedy = family.kind.noun_for_values
     if family.num_values is not None:
         for column, size in zip(columns, sizes, strict=True):
             if size != family.num_values:
                 ties = family.kind.reason_for_fewer_bins if size < family.num_values else ""
                 raise FitError(
                     f"Block {name!r}: concentration has length {family.num_values}, and column {column!r} has {size} "
-                    f"{what}{ties}. Give one number for all of them, or {remedy}."
+                    f"{noun}{ties}. Give one number for all of them, or {remedy}."
                 )
     numbers = set(sizes)
     if len(numbers) != 1:
         raise ModelError(
-            f"Block {name!r}: its columns have {sorted(numbers)} numbers of {what}. Put columns with different "
-            f"numbers of {what} into different blocks, or {remedy}."
+            f"Block {name!r}: its columns have {sorted(numbers)} numbers of {noun}. Put columns with different "
+            f"numbers of {noun} into different blocks, or {remedy}."
         )
     return numbers.pop()
 
@@ -252,7 +252,7 @@ class BlockModel(ConcreteModel[Labelled]):
             values[name], mask = _encoded(schema, table, columns)
             if mask is not None:
                 if not family.traits.missing:
-                    refuse_missing_cells(mask, columns, _of_whole_rows(name, family))
+                    refuse_missing_cells(mask, columns, _why_whole_rows(name, family))
                 observed[name] = mask
         # no covariates: parameters depend on none, and densities of rows compute totals from the cells
         return Rows(values, observed)
@@ -267,7 +267,7 @@ class BlockModel(ConcreteModel[Labelled]):
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of rows: of columns that depend on features, together with these."""
         sources, row_parameters = {**rows.covariates, **rows.values}, {}
-        for name, source in self.given.items():
+        for name, source in self.feature_sources.items():
             features = np.asarray(sources[source])
             row_parameters[name] = {"features": features[:, None] if features.ndim == 1 else features}
         return sufficient_statistics(
@@ -276,7 +276,7 @@ class BlockModel(ConcreteModel[Labelled]):
 
     @property
     def is_traceable(self) -> bool:
-        return not self.given and not self.approximates_evidence
+        return not self.feature_sources and not self.approximates_evidence
 
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
@@ -285,17 +285,17 @@ class BlockModel(ConcreteModel[Labelled]):
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
         if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
-        position, *known_of = known_moments(schema)
-        places, found_of = [], []
+        position, *moments = known_moments(schema)
+        indices, new_moments = [], []
         for name, family, columns in self.blocks:
             if family.traits.scaled:
-                found_of.append(column_moments(summaries[name], columns))  # refuses values too large to square
-                places += [position[column] for column in columns]
-        xp = namespace(*known_of, *itertools.chain(*found_of))
-        known, order = xp.stack(known_of), np.arange(len(position))
-        order[places] = len(position) + np.arange(len(places))
-        found = xp.concatenate([known, *map(xp.stack, found_of)], axis=1)[:, order]
-        mean, variance = xp.where(xp.isnan(known[0]), found, known)
+                new_moments.append(column_moments(summaries[name], columns))  # refuses values too large to square
+                indices += [position[column] for column in columns]
+        xp = namespace(*moments, *itertools.chain(*new_moments))
+        stated, order = xp.stack(moments), np.arange(len(position))
+        order[indices] = len(position) + np.arange(len(indices))
+        computed = xp.concatenate([stated, *map(xp.stack, new_moments)], axis=1)[:, order]
+        mean, variance = xp.where(xp.isnan(stated[0]), computed, stated)
         if schema.response is None:
             return dataclasses.replace(schema, mean=mean, variance=variance)
         self._refuse_without_response(schema.response, summaries)
@@ -312,7 +312,7 @@ class BlockModel(ConcreteModel[Labelled]):
             refuse_missing_everywhere(response.name)
 
     @property
-    def given(self) -> Mapping[str, str]:
+    def feature_sources(self) -> Mapping[str, str]:
         """Block -> site or covariate of the features that its columns depend on, for blocks with features."""
         return {}
 
@@ -332,7 +332,12 @@ class BlockModel(ConcreteModel[Labelled]):
     def conjugate(self, schema: Schema) -> Conjugate:
         """The resolved class prior and blocks; without classes, families have no class axis."""
         blocks = tuple(
-            Block(name, family.resolve(self._scale(schema, name, family, columns)), columns, self.given.get(name))
+            Block(
+                name,
+                family.resolve(self._scale(schema, name, family, columns)),
+                columns,
+                self.feature_sources.get(name),
+            )
             for name, family, columns in self.blocks
         )
         prior = self.class_prior
@@ -346,13 +351,13 @@ class BlockModel(ConcreteModel[Labelled]):
         """The program of data with this schema. Default hyperparameters need its means and variances."""
         conjugate = self.conjugate(schema)
         families = {block.name: block.family for block in conjugate.blocks}
-        prior, given = conjugate.class_prior, tuple(self.given.items())
-        function = BlocksFunction(prior, tuple(families.values()), tuple(families), given)
+        prior = conjugate.class_prior
+        function = BlocksFunction(prior, tuple(families.values()), tuple(families), tuple(self.feature_sources.items()))
         program = GenerativeProgram(function, label=None if prior is None else LABEL, classes=schema.classes)
         statistics = self.statistics(schema)
-        dependences = tuple((name, (source,)) for name, source in self.given.items() if source in families)
+        dependences = tuple((name, (source,)) for name, source in self.feature_sources.items() if source in families)
         compressed = tuple((name, statistics[name]) for name in families)
-        plan = Plan(compressed, row_parameters=tuple(self.given), dependences=dependences)
+        plan = Plan(compressed, row_parameters=tuple(self.feature_sources), dependences=dependences)
         return program.replace(plan=plan)
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
@@ -373,9 +378,7 @@ class BlockModel(ConcreteModel[Labelled]):
         if not family.kind.parameters:
             return scale
         parameters = [schema.kind_of(column).parameters for column in columns]
-        tables: dict[str, Any] = {
-            key: np.asarray([of_column[key] for of_column in parameters]) for key in parameters[0]
-        }
+        tables: dict[str, Any] = {key: np.asarray([table[key] for table in parameters]) for key in parameters[0]}
         return dataclasses.replace(scale, **tables)
 
     def _likelihood(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Likelihood:
@@ -419,7 +422,7 @@ def refuse_components(model: Model) -> NoReturn:
     )
 
 
-def _of_whole_rows(name: str, family: Family) -> str:
+def _why_whole_rows(name: str, family: Family) -> str:
     """Why rows of a block with missing cells are refused, and what to do."""
     return (
         f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, which is not known "

@@ -18,7 +18,7 @@ from bayesgen.statistics import LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
 RESPONSE = "y"  # site, and block, of a response of its own
-TAKEN = (REAL, COUNT)
+NUMBERS = (REAL, COUNT)
 
 
 def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
@@ -32,11 +32,11 @@ def regression_schema(model: Recipe, table: Table, declared: Schema) -> Schema:
     schema = declared.resolve(table)
     columns = schema.columns or ()
     kinds_of = {column: schema.kind_of(column) for column in columns}
-    others = [column for column, kind in kinds_of.items() if kind.modelled_as not in TAKEN]
-    if others:
-        kinds = ", ".join(sorted({kinds_of[column].name for column in others}))
+    wrong = [column for column, kind in kinds_of.items() if kind.modelled_as not in NUMBERS]
+    if wrong:
+        kinds = ", ".join(sorted({kinds_of[column].name for column in wrong}))
         raise DataError(
-            f"{name} takes real columns, and {quote_some(others)} are {kinds}. Turn them into numbers: "
+            f"{name} takes real columns, and {quote_some(wrong)} are {kinds}. Turn them into numbers: "
             "LinearRegression(basis=...) with an encoder does so (OneHotEncoder, in a ColumnTransformer), or convert "
             "them, declare Schema(kinds={...: 'real'}), or leave them out."
         )
@@ -116,9 +116,11 @@ class JointNormalResponse(ClosedResponse):
     def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
         """Normal: the regression of y on x."""
         mean, covariance = (np.asarray(parameters[f"{self.response.site}_{name}"]) for name in ("mean", "covariance"))
-        is_one = mean.ndim == 1
-        given = self._given_rest(mean[None] if is_one else mean, covariance[None] if is_one else covariance, rows)
-        return NormalPredictive(given.loc[0], given.scale[0]) if is_one else NormalPredictive(given.loc, given.scale)
+        if mean.ndim > 1:
+            conditional = self._given_rest(mean, covariance, rows)
+            return NormalPredictive(conditional.loc, conditional.scale)
+        conditional = self._given_rest(mean[None], covariance[None], rows)
+        return NormalPredictive(conditional.loc[0], conditional.scale[0])
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
         """Student-t, with one more degree of freedom for each observed column of x, and a scale that grows with x.
@@ -128,11 +130,11 @@ class JointNormalResponse(ClosedResponse):
         density = families[self.response.site].with_class_axis().row_predictive()
         assert isinstance(density, MultivariateStudentTDensity)
         loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
-        given = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
-        assert given.squares is not None
-        df = float(np.asarray(density.df)[0]) + given.num_observed
-        spread = np.sqrt((float(np.asarray(density.df)[0]) + given.squares[0]) / df)
-        return StudentTPredictive(df, given.loc[0], given.scale[0] * spread)
+        conditional = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
+        assert conditional.squares is not None
+        df = float(np.asarray(density.df)[0]) + conditional.num_observed
+        spread = np.sqrt((float(np.asarray(density.df)[0]) + conditional.squares[0]) / df)
+        return StudentTPredictive(df, conditional.loc[0], conditional.scale[0] * spread)
 
     def _given_rest(
         self,

@@ -30,13 +30,13 @@ class Block:
         name: the attribute site's name.
         family: resolved family; its table of parameters has the classes, where there are any, as first axis.
         columns: names of the columns.
-        given: site or covariate of the features that the columns depend on; None without features.
+        source: site or covariate of the features that the columns depend on; None without features.
     """
 
     name: str = static()
     family: Family
     columns: Sequence[str] = static()
-    given: str | None = static(default=None)
+    source: str | None = static(default=None)
 
     def column_parameters(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Parameter -> its entries for one column. Parameters may have leading axes."""
@@ -83,8 +83,8 @@ class Conjugate:
 
     def families(self) -> list[tuple[str, Family]]:
         """(name, family) of the class prior, if there is one, and of each block."""
-        of_classes = [] if self.class_prior is None else [("class", self.class_prior)]
-        return [*of_classes, *((block.name, block.family) for block in self.blocks)]
+        pairs = [] if self.class_prior is None else [("class", self.class_prior)]
+        return [*pairs, *((block.name, block.family) for block in self.blocks)]
 
     def incomplete(self, statistics: SufficientStatistics) -> list[tuple[Block, IncompleteFamily]]:
         """The blocks whose rows lack cells or have hidden variables, with their families: see `table`."""
@@ -149,12 +149,13 @@ class Conjugate:
 
     def log_prior(self, parameters: Mapping[str, np.ndarray]) -> float:
         """Log prior density of given parameters, in the coordinates that `mode` maximises it in."""
-        return sum(family.log_prior(of_family) for _, family, of_family in self._each_with(parameters))
+        return sum(family.log_prior(values) for _, family, values in self._families_with(parameters))
 
     def log_likelihood(self, statistics: SufficientStatistics, parameters: Mapping[str, np.ndarray]) -> float:
         """log p(X, y | parameters) of labelled rows."""
         summary_of = {"class": statistics.labels} | dict(statistics.summaries)
-        return sum(family.log_likelihood(p, summary_of[name]) for name, family, p in self._each_with(parameters))
+        families = self._families_with(parameters)
+        return sum(family.log_likelihood(values, summary_of[name]) for name, family, values in families)
 
     def check_estimable(self, statistics: SufficientStatistics) -> None:
         """Refuse data with missing cells whose likelihood has no maximum, or several; a FitError names the place."""
@@ -166,12 +167,12 @@ class Conjugate:
     ) -> tuple[float, SufficientStatistics]:
         """The log-likelihood of labelled rows, and their expected statistics, in one pass."""
         summaries, log_likelihood = {"class": statistics.labels} | dict(statistics.summaries), 0.0
-        for name, family, of_family in self._each_with(parameters):
+        for name, family, values in self._families_with(parameters):
             if isinstance(family, IncompleteFamily) and not summaries[name].is_complete:
-                of_rows, summaries[name] = family.e_step(summaries[name], of_family)
+                term, summaries[name] = family.e_step(summaries[name], values)
             else:
-                of_rows = family.log_likelihood(of_family, summaries[name])
-            log_likelihood += of_rows
+                term = family.log_likelihood(values, summaries[name])
+            log_likelihood += term
         del summaries["class"]
         return log_likelihood, dataclasses.replace(statistics, summaries=summaries)
 
@@ -204,27 +205,27 @@ class Conjugate:
         return family.free_parameters(self.block_parameters(block, parameters))
 
     def at_free_parameters(
-        self, vector: Float[np.ndarray, " F"], others: Mapping[str, np.ndarray]
+        self, vector: Float[np.ndarray, " F"], parameters: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray] | None:
         """Parameters with those of the vector replaced; None where floating point has no such parameters."""
-        values, start = dict(others), 0
+        values, start = dict(parameters), 0
         for block in self.blocks:
             family = self.table(block)
             if isinstance(family, IncompleteFamily):
-                stop = start + len(self._free_parameters(block, others))
-                of_block, start = family.at_free_parameters(vector[start:stop]), stop
-                if of_block is None:
+                stop = start + len(self._free_parameters(block, parameters))
+                moved, start = family.at_free_parameters(vector[start:stop]), stop
+                if moved is None:
                     return None
-                for name, value in of_block.items():
+                for name, value in moved.items():
                     values[f"{block.name}_{name}"] = np.asarray(value if self.class_prior is not None else value[0])
         return values
 
-    def _each_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[str, Family, dict[str, np.ndarray]]]:
+    def _families_with(self, parameters: Mapping[str, np.ndarray]) -> list[tuple[str, Family, dict[str, np.ndarray]]]:
         """Name, family with a class axis, and parameters, of the class prior and of each block."""
-        of_blocks = [(block.name, self.table(block), self.block_parameters(block, parameters)) for block in self.blocks]
+        blocks = [(block.name, self.table(block), self.block_parameters(block, parameters)) for block in self.blocks]
         if self.class_prior is None:
-            return of_blocks
-        return [("class", self.class_prior, {"probs": parameters["class_probs"]}), *of_blocks]
+            return blocks
+        return [("class", self.class_prior, {"probs": parameters["class_probs"]}), *blocks]
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
@@ -299,21 +300,21 @@ class Conjugate:
     def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
         """Rough estimates without the prior, to which programs adapt coordinates: see `Family.reparametrised`."""
 
-        def of_family(family: Family, names: Names, summary: Any) -> Mapping[str, Any]:
+        def estimates(family: Family, names: Names, summary: Any) -> Mapping[str, Any]:
             return family.moment_estimates(summary) if isinstance(family, LatentVariableFamily) else {}
 
-        return self.collect(of_family, statistics)
+        return self.collect(estimates, statistics)
 
     def collect(
         self,
-        of_family: Callable[[Family, Names, Any], Mapping[str, Any]],
+        function: Callable[[Family, Names, Any], Mapping[str, Any]],
         statistics: SufficientStatistics | None = None,
     ) -> dict[str, Any]:
-        """Parameters of the class prior and of the blocks, made of family, names for messages and summary of each."""
+        """{block}_{parameter} -> value, from a function (family, names for messages, summary) -> its parameters."""
         summary_of = {} if statistics is None else self._summaries(statistics)
         values: dict[str, Any] = {}
         for name, family in self.families():
-            parameters = of_family(family, self._names(name, family), summary_of.get(name))
+            parameters = function(family, self._names(name, family), summary_of.get(name))
             values |= {f"{name}_{key}": namespace(value).asarray(value) for key, value in parameters.items()}
         return values
 
@@ -337,12 +338,12 @@ class Conjugate:
         blocks = []
         for block in self.blocks:
             density = self.table(block).row_density(self.block_parameters(block, parameters))
-            blocks.append((block.name, _given(block, density)))
+            blocks.append((block.name, _with_source(block, density)))
         return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
 
     def predictive_densities(self) -> "Densities":
         """Log class probabilities and the blocks' densities with the parameters integrated out."""
-        blocks = [(block.name, _given(block, self.table(block).row_predictive())) for block in self.blocks]
+        blocks = [(block.name, _with_source(block, self.table(block).row_predictive())) for block in self.blocks]
         return np.zeros(1) if self.class_prior is None else _log(self.class_prior.mean()["probs"]), blocks
 
     def replace_families(self, families: Mapping[str, Family]) -> Self:
@@ -354,9 +355,9 @@ class Conjugate:
 Densities = tuple[Float[Array, " K"], list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block
 
 
-def _given(block: Block, density: RowDensity) -> RowDensity:
+def _with_source(block: Block, density: RowDensity) -> RowDensity:
     """The density with the site or covariate of its features."""
-    return copied(density, source=block.given) if isinstance(density, DensityGivenFeatures) else density
+    return copied(density, source=block.source) if isinstance(density, DensityGivenFeatures) else density
 
 
 def _log(class_probs: Float[Array, " K"]) -> Float[Array, " K"]:

@@ -1,5 +1,6 @@
 """NumPyro programs of families: blocks of columns, with classes or without."""
 
+import operator
 from collections.abc import Mapping
 from typing import Self
 
@@ -31,13 +32,13 @@ class BlocksFunction(PytreeFunction):
         class_prior: resolved family; None without classes.
         families: the blocks' resolved families.
         names: the blocks' names.
-        given: (block, site or covariate of the features that its columns depend on); an attribute comes first.
+        feature_sources: (block, site or covariate of the features that its columns depend on); attributes come first.
     """
 
     class_prior: Family | None
     families: tuple[Family, ...]
     names: tuple[str, ...] = static()
-    given: tuple[tuple[str, str], ...] = static(default=())
+    feature_sources: tuple[tuple[str, str], ...] = static(default=())
 
     __hash__ = content_hash
 
@@ -48,7 +49,7 @@ class BlocksFunction(PytreeFunction):
         named = {
             name: covariate_name(name, family.traits.covariate) for name, family in pairs if family.traits.covariate
         }
-        return named | dict(self.given)
+        return named | dict(self.feature_sources)
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -68,9 +69,9 @@ class BlocksFunction(PytreeFunction):
         families = []
         for name, family in zip(self.names, self.families, strict=True):
             keys = {parameter: f"{name}_{parameter}" for parameter in family.parameter_axes()}
-            of_block = {parameter: parameters[key] for parameter, key in keys.items() if key in parameters}
-            families.append(family.reparametrised(of_block) if of_block else family)
-        is_same = all(one is other for one, other in zip(families, self.families, strict=True))
+            values = {parameter: parameters[key] for parameter, key in keys.items() if key in parameters}
+            families.append(family.reparametrised(values) if values else family)
+        is_same = all(map(operator.is_, families, self.families))
         return self if is_same else copied(self, families=tuple(families))
 
     def __call__(self, n: int, **covariates: Array) -> None:
@@ -83,5 +84,5 @@ class BlocksFunction(PytreeFunction):
         with numpyro.plate(PLATE, n):
             labels = jnp.zeros(1, int) if prior is None else numpyro.sample(LABEL, dist.Categorical(probs=class_probs))
             for name, family in pairs:
-                given = {family.traits.covariate: values[sources[name]]} if family.traits.covariate else {}
-                values[name] = numpyro.sample(name, family.site_distribution(tables[name], labels, **given))
+                covariate = {family.traits.covariate: values[sources[name]]} if family.traits.covariate else {}
+                values[name] = numpyro.sample(name, family.site_distribution(tables[name], labels, **covariate))

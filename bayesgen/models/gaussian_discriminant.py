@@ -1,6 +1,7 @@
 """`GaussianDiscriminant`: real columns jointly normal given the class."""
 
 import dataclasses
+import functools
 
 from bayesgen.data import Schema, Table
 from bayesgen.errors import ModelError
@@ -83,11 +84,9 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
     def family(self) -> Family:
         """The family of the real columns: the prior, pooled as the covariance says."""
         default = COVARIANCES[self.covariance]
-        if self.prior is None:
-            return default
-        return self.prior.replace(pooling=default.pooling)
+        return default if self.prior is None else self.prior.replace(pooling=default.pooling)
 
-    @property
+    @functools.cached_property
     def _blocks(self) -> NaiveBayes:
         return NaiveBayes({"real": self.family}, self.class_prior)
 

@@ -151,7 +151,7 @@ class FeatureRegression(BlockModel):
         return Response(RESPONSE)
 
     @property
-    def given(self) -> Mapping[str, str]:
+    def feature_sources(self) -> Mapping[str, str]:
         return {RESPONSE: FEATURES}
 
     @property

@@ -1,6 +1,7 @@
 """`NaiveBayes`: columns independent given the class, one block for each kind of column."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from bayesgen import load_wings
@@ -141,15 +142,15 @@ class NaiveBayes(Recipe[OptionalLabel]):
             kind = schema.kind_of(name)
             family, size = self._family(name, kind, schema.sparse), schema.num_values(name)
             groups.setdefault((kind.name, size, family, self._owner(name, family)), []).append(name)
-        taken: dict[str, int] = {}
+        num_blocks: Counter[str] = Counter()
         blocks = []
         for (kind_name, size, family, _), columns in groups.items():
-            of_kind = kind_name if size is None else f"{kind_name}_{size}"
-            stem = columns[0] if family.kind.has_steps else of_kind
-            taken[stem] = taken.get(stem, 0) + 1
-            name = stem if taken[stem] == 1 else f"{stem}_part{taken[stem]}"
-            whole = len(groups) == 1  # all columns: `_named` may have given the first alone
-            blocks.append((name, family, (schema.columns or ()) if whole else columns))
+            kind_and_size = kind_name if size is None else f"{kind_name}_{size}"
+            stem = columns[0] if family.kind.has_steps else kind_and_size
+            num_blocks[stem] += 1
+            name = stem if num_blocks[stem] == 1 else f"{stem}_part{num_blocks[stem]}"
+            has_all = len(groups) == 1  # then `_named` may have given the first column alone
+            blocks.append((name, family, (schema.columns or ()) if has_all else columns))
         return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
 
     def with_components(self, num_components: int) -> Recipe:
@@ -186,8 +187,8 @@ class NaiveBayes(Recipe[OptionalLabel]):
 
     def _by_implied_kind(self, kind: Kind) -> Family | None:
         """A family given by a kind of dtype for columns of another kind, such as counts in real columns."""
-        given, wanted = {} if isinstance(self.families, Family) else self.families or {}, kind.modelled_as.name
-        return next((family for key, family in given.items() if key in KINDS and family.kind.name == wanted), None)
+        families, modelled = {} if isinstance(self.families, Family) else self.families or {}, kind.modelled_as.name
+        return next((family for key, family in families.items() if key in KINDS and family.kind.name == modelled), None)
 
     def _named(self, schema: Schema) -> Sequence[str]:
         """The columns, or the first alone where all are one block."""

@@ -99,7 +99,7 @@ class ColumnsOfResponse(BlockModel):
         return Response(RESPONSE, is_parent=True)
 
     @property
-    def given(self) -> Mapping[str, str]:
+    def feature_sources(self) -> Mapping[str, str]:
         return {COLUMNS: RESPONSE}
 
     @property
@@ -133,18 +133,18 @@ class ColumnsOfResponse(BlockModel):
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of response and columns; known ones stay."""
-        response, of_response, of_columns = schema.response, summaries[RESPONSE], summaries[COLUMNS]
-        assert response is not None and isinstance(of_response, Moments) and isinstance(of_columns, Moments)
+        response, response_moments, column_moments = schema.response, summaries[RESPONSE], summaries[COLUMNS]
+        assert response is not None and isinstance(response_moments, Moments) and isinstance(column_moments, Moments)
         name = response.name
-        check_magnitudes(of_response, lambda place: f"The response {name!r}")
-        check_magnitudes(of_columns, functools.partial(_column_name, schema.columns or ()))
+        check_magnitudes(response_moments, lambda place: f"The response {name!r}")
+        check_magnitudes(column_moments, functools.partial(_column_name, schema.columns or ()))
         if response.mean is None:
-            variance = of_response.scatter[0] / of_response.count[0]
-            response = dataclasses.replace(response, mean=float(of_response.mean[0]), variance=float(variance))
+            variance = response_moments.scatter[0] / response_moments.count[0]
+            response = dataclasses.replace(response, mean=float(response_moments.mean[0]), variance=float(variance))
         schema = dataclasses.replace(schema, response=response)
-        count = np.broadcast_to(np.asarray(of_columns.count)[0], len(schema.columns or ()))
+        count = np.broadcast_to(np.asarray(column_moments.count)[0], len(schema.columns or ()))
         if schema.mean is None:
-            mean, scatter = np.asarray(of_columns.mean)[0, :, -1], np.asarray(of_columns.scatter)[0, :, -1, -1]
+            mean, scatter = np.asarray(column_moments.mean)[0, :, -1], np.asarray(column_moments.scatter)[0, :, -1, -1]
             variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), np.nan)
             schema = dataclasses.replace(schema, mean=mean, variance=variance)
         self._check_intercepts(schema, count)

@@ -155,10 +155,10 @@ class ProbabilisticPCA(Recipe):
         """
         refuse_classes(self, y, declared)
         schema = declared.resolve(table)
-        others = [name for name in schema.columns or () if schema.kind_of(name).modelled_as != REAL]
-        if others:
+        not_real = [name for name in schema.columns or () if schema.kind_of(name).modelled_as != REAL]
+        if not_real:
             raise DataError(
-                f"ProbabilisticPCA takes real columns, and {quote_some(others)} are not. Leave them out, or declare "
+                f"ProbabilisticPCA takes real columns, and {quote_some(not_real)} are not. Leave them out, or declare "
                 "Schema(kinds={...: 'real'}) if they are numbers."
             )
         if len(schema.columns or ()) < 2:

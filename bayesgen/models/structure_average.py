@@ -132,9 +132,9 @@ def _log_evidences(conjugate: Conjugate, statistics: SufficientStatistics) -> di
     """block -> log evidence of each column, (D,), classes summed; of the whole block if it is joint."""
     terms: dict[str, np.ndarray] = {}
     for block in conjugate.blocks:
-        of_block = np.asarray(block.family.log_evidence_terms(statistics.summaries[block.name]))
+        table = np.asarray(block.family.log_evidence_terms(statistics.summaries[block.name]))
         joint = block.family.traits.joint
-        terms[block.name] = of_block.sum() if joint else of_block.reshape(-1, len(block.columns)).sum(0)
+        terms[block.name] = table.sum() if joint else table.reshape(-1, len(block.columns)).sum(0)
     return terms
 
 
@@ -226,11 +226,11 @@ class StructureAverage(WrappedModel):
         Raises:
             ModelError: a prior that differs between the classes.
         """
-        blocks = tuple(dataclasses.replace(block, family=_of_all_classes(block)) for block in conjugate.blocks)
+        blocks = tuple(dataclasses.replace(block, family=_family_of_all_classes(block)) for block in conjugate.blocks)
         return dataclasses.replace(conjugate, blocks=blocks, classes=(ALL_CLASSES,))
 
 
-def _of_all_classes(block: Block) -> Family:
+def _family_of_all_classes(block: Block) -> Family:
     family = block.family
     if family.hierarchical:  # only closed forms use this, and they refuse such a family by name
         return family
