@@ -15,7 +15,16 @@ from numpyro.distributions.transforms import Transform
 from bayesgen.data import Kind, Schema, as_weights, lone_rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
-from bayesgen.statistics import Likelihood, Moments, RowDensity, Summary, Sums, as_float, check_magnitudes
+from bayesgen.statistics import (
+    Likelihood,
+    Moments,
+    RowDensity,
+    Summary,
+    Sums,
+    as_float,
+    check_magnitudes,
+    column_moments,
+)
 from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int, Values
 
 from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of
@@ -162,7 +171,10 @@ class Family(abc.ABC):
 
     def scale_of(self, summary: Any) -> Scale:
         """The scale of the columns of a summary without class axis, for a family used alone."""
-        return Scale(num_columns=_num_columns(summary))
+        means = summary.mean if isinstance(summary, Moments) else summary.totals[0]
+        shape = means.shape if self.traits.joint else summary.log_base.shape
+        mean, variance = column_moments(summary) if self.traits.scaled else (None, None)
+        return Scale(num_columns=shape[0] if shape else None, mean=mean, variance=variance)
 
     @property
     def is_proper(self) -> bool:
@@ -463,11 +475,6 @@ def default_family(kind: Kind, is_sparse: bool) -> Family | None:
     A family registers itself for the kind whose default it is.
     """
     return None if kind.modelled_as == kind else default_family(kind.modelled_as, is_sparse)
-
-
-def _num_columns(summary: Any) -> int | None:
-    shape = summary.log_base.shape
-    return shape[0] if shape else None
 
 
 def shown(value: object) -> str:

@@ -245,11 +245,6 @@ class GammaPoisson(Family):
         shape = scale.batch_shape
         return self.replace(**broadcast("GammaPoisson", shape, shape=self.shape, rate=rate), batch_shape=shape)
 
-    def scale_of(self, summary: Sums) -> Scale:
-        columns = summary.log_base.shape
-        count = np.maximum(summary.cell_counts, 1e-300)
-        return Scale(num_columns=columns[0] if columns else None, mean=summary.totals[0] / count)
-
     def _updated(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
         rate = self.rate + summary.cell_counts
@@ -382,9 +377,6 @@ class DirichletMultinomial(DirichletFamily):
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, V)."""
         return self._resolved(scale.batch_shape[:-1], scale.batch_shape[-1])
-
-    def scale_of(self, summary: Sums) -> Scale:
-        return Scale(num_columns=summary.totals[0].shape[-1])
 
     def predictive(self, total_count: ArrayLike = 1) -> dist.Distribution:
         """Dirichlet-multinomial distribution of a row with the given total."""

@@ -13,7 +13,7 @@ from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, exp
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
-from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Scale, Stated, TableShape, check_counted
+from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Stated, TableShape, check_counted
 from .special import may_be_singular
 
 
@@ -152,10 +152,6 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         "cells of its jointly normal columns are missing. Use NUTS() or MAP(), leave those rows out, or give each "
         "column a variance of its own (covariance='diag', NaiveBayes, NaiveBayesRegression)."
     )
-
-    def scale_of(self, summary: Moments) -> Scale:
-        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / max(summary.count, 1e-300)
-        return Scale(num_columns=len(variance), mean=summary.mean, variance=variance)
 
     def _pool(self, matrices: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
         """Sum over classes where they share one covariance, keeping the axis."""

@@ -19,6 +19,7 @@ from bayesgen.statistics import (
     LinearNormal,
     Moments,
     any_known,
+    column_moments,
     filled,
     log_rising,
     namespace,
@@ -172,14 +173,10 @@ class LinearNormalInverseGamma(NoisyFamily):
         return Scale(num_columns=num_columns_of(type(self).__name__, **per_column), feature_mean=np.zeros(num_features))
 
     def scale_of(self, summary: Moments) -> Scale:
-        variance = np.diagonal(summary.scatter, axis1=-2, axis2=-1) / np.maximum(summary.cell_counts, 1e-300)
-        return Scale(
-            num_columns=variance.shape[0] if variance.ndim > 1 else None,
-            mean=summary.mean[..., -1],
-            variance=variance[..., -1],
-            feature_mean=summary.mean[..., :-1],
-            feature_variance=variance[..., :-1],
-        )
+        mean, variance = column_moments(summary)
+        features = {"feature_mean": mean[..., :-1], "feature_variance": variance[..., :-1]}
+        num_columns = len(mean) if mean.ndim > 1 else None
+        return Scale(num_columns=num_columns, mean=mean[..., -1], variance=variance[..., -1], **features)
 
     # --- closed forms -------------------------------------------------------------------------------------------
 

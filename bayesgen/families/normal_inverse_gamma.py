@@ -250,11 +250,6 @@ class NormalInverseGamma(NoisyFamily):
         values = {name: getattr(self, name) for name in per_column}
         return Scale(num_columns=num_columns_of("NormalInverseGamma", **values))
 
-    def scale_of(self, summary: Moments) -> Scale:
-        variance = summary.scatter / np.maximum(summary.cell_counts, 1e-300)
-        columns = np.shape(variance)
-        return Scale(num_columns=columns[0] if columns else None, mean=summary.mean, variance=variance)
-
     def _growth(self, summary: Moments) -> Growth:
         count, shift = summary.cell_counts, summary.mean - self.location
         squares = summary.scatter + self.kappa * shrinkage(self.kappa, count) * shift**2

@@ -30,10 +30,12 @@ from bayesgen.statistics import (
     Moments,
     PatternMoments,
     SufficientStatistics,
+    Summary,
     any_known,
     as_float,
     check_magnitudes,
     check_rows,
+    column_moments,
     namespace,
     sufficient_statistics,
 )
@@ -121,7 +123,7 @@ def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
     return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
 
 
-def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+def _pooled_moments(summary: Summary, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
     """Means and variances (denominator N) of the observed cells of a block's columns, over all classes.
 
     The mean is 0 and the variance NaN where a column has no observed cell: its posterior is its prior.
@@ -129,14 +131,7 @@ def column_moments(summary: Any, columns: Sequence[str]) -> tuple[Float[Array, "
     summary = summary.by_column()
     if isinstance(summary, Moments):
         check_magnitudes(summary, functools.partial(column_name, columns))
-    pooled, shape = summary.pooled().select_class(0), (len(columns),)
-    xp = namespace(pooled.count)
-    count = xp.where(pooled.count > 0, pooled.count, 1.0)
-    if not isinstance(pooled, Moments):
-        return xp.broadcast_to(pooled.totals[0] / count, shape), np.full(shape, np.nan)
-    scatter = xp.diagonal(pooled.scatter) if pooled.is_matrix else pooled.scatter
-    variance = xp.where(pooled.count > 0, scatter / count, np.nan)
-    return xp.broadcast_to(pooled.mean, shape), xp.broadcast_to(variance, shape)
+    return column_moments(summary.pooled().select_class(0))
 
 
 ClassPrior: TypeAlias = Family | Sequence[float]
@@ -289,7 +284,7 @@ class BlockModel(ConcreteModel[Labelled]):
         indices, new_moments = [], []
         for name, family, columns in self.blocks:
             if family.traits.scaled:
-                new_moments.append(column_moments(summaries[name], columns))  # refuses values too large to square
+                new_moments.append(_pooled_moments(summaries[name], columns))  # refuses values too large to square
                 indices += [position[column] for column in columns]
         xp = namespace(*moments, *itertools.chain(*new_moments))
         stated, order = xp.stack(moments), np.arange(len(position))

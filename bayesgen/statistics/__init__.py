@@ -73,6 +73,7 @@ from .summaries import (
     check_rows,
     class_counts,
     class_weights,
+    column_moments,
     outer_or_square,
 )
 from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
@@ -125,6 +126,7 @@ __all__ = [
     "class_counts",
     "class_moments",
     "class_weights",
+    "column_moments",
     "column_sums",
     "conditional_draws",
     "conditional_means",

@@ -18,7 +18,7 @@ import scipy.sparse
 from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.runtime import chunks
-from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, Sparse, any_known, filled, flatten_rows, namespace
 
@@ -273,6 +273,23 @@ class Moments(Summary):
 
     def select_class(self, index: int) -> "Moments":
         return jax.tree.map(lambda array: array[index, ...], self)
+
+
+def column_moments(summary: Summary) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:
+    """Means and variances (denominator N) of the observed cells of columns, from a summary without a class axis.
+
+    Of a column without observed cells the mean is 0 and the variance NaN. Of sums the variance is not known: NaN.
+    """
+    summary = summary.by_column()
+    assert isinstance(summary, Moments | Sums)
+    xp = namespace(summary.count)
+    has_cells = summary.cell_counts > 0
+    count = xp.where(has_cells, summary.cell_counts, 1.0)
+    if isinstance(summary, Sums):
+        mean = summary.totals[0] / count
+        return mean, np.full(mean.shape, np.nan)
+    scatter = xp.diagonal(summary.scatter, axis1=-2, axis2=-1) if summary.is_matrix else summary.scatter
+    return summary.mean, xp.where(has_cells, scatter / count, np.nan)
 
 
 def outer_or_square(delta: ClassTable, is_matrix: bool) -> ClassTable:
