@@ -17,7 +17,6 @@ from .columns import (
 )
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
-from .lone_rows import lone_rows
 from .number_kinds import BINARY, COUNT, REAL, Binary, Count, Numbers, Real, refuse_missing_cells, whole_numbers
 from .response import (
     Basis,
@@ -93,7 +92,6 @@ __all__ = [
     "joined_tables",
     "labelled",
     "load_dataset",
-    "lone_rows",
     "named_classes",
     "naming_origin",
     "numbers_of_objects",

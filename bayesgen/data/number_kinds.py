@@ -77,24 +77,21 @@ class Count(Numbers):
 REAL, BINARY, COUNT = Real(), Binary(), Count()
 
 
-def _declare(name: str, kind: str) -> str:
-    return f"declare it, Schema(kinds={{{name!r}: {kind}}}); a family chosen for it has to be of that kind."
-
-
 class Wording(NamedTuple):
     """The wording of messages on cells.
 
     Attributes:
         place: row of the matrix -> its name.
         declared: kind -> its declaration for the column.
-        remedy: (column, declared kind) -> what to do where values are of another kind.
-        unknown: what to do about cells that are not finite.
     """
 
     place: Callable[[int], str] = "row {}".format
     declared: Callable[[str], str] = repr
-    remedy: Callable[[str, str], str] = _declare
-    unknown: str = "make them NaN where the value is not known: cells may be missing"
+
+    def remedy(self, column: str, kind: str) -> str:
+        """What to do about values of another kind."""
+        declared = f"Schema(kinds={{{column!r}: {self.declared(kind)}}})"
+        return f"declare it, {declared}; a family chosen for it has to be of that kind."
 
 
 ROWS = Wording()
@@ -161,7 +158,8 @@ def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wo
         row = int(np.argmax(np.isinf(numbers).any(axis=1)))
         raise DataError(
             f"These {kind.name} columns have cells that are no finite number: {_counted(names, infinite=infinite)}, "
-            f"the first at {wording.place(row)}. Correct them, or {wording.unknown}."
+            f"the first at {wording.place(row)}. Correct them, or make them NaN where the value is not known: cells "
+            "may be missing."
         )
     return ~np.isnan(numbers)
 
@@ -186,7 +184,7 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wordi
         words = "a number" if kind.condition is None else kind.condition.words
         raise DataError(
             f"Column {name!r} is {kind.name}, and has {values[row]!r} at {wording.place(row)}. Turn it into {words}, "
-            f"or {wording.remedy(name, wording.declared('categorical'))}"
+            f"or {wording.remedy(name, 'categorical')}"
         )
     floats = np.full(len(values), np.nan)
     try:
@@ -225,7 +223,7 @@ def _refuse_cell(name: str, kind: Kind, value: float, row: int, wording: Wording
     assert kind.condition is not None
     raise DataError(
         f"Column {name!r} is {kind.name}, and has {quote_some([value])} at {wording.place(row)}. A {kind.name} cell "
-        f"has to be {kind.condition.words}. Correct it, or {wording.remedy(name, wording.declared(other))}"
+        f"has to be {kind.condition.words}. Correct it, or {wording.remedy(name, other)}"
     )
 
 

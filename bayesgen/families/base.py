@@ -10,12 +10,14 @@ import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import scipy.sparse
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Kind, Schema, as_weights, lone_rows
+from bayesgen.data import Kind, Schema, as_array, as_weights, read_table, refuse_missing_cells
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import (
+    Cells,
     Likelihood,
     Moments,
     RowDensity,
@@ -192,16 +194,35 @@ class Family(abc.ABC):
         """Summarise rows of one class: values (n,) or (n, D).
 
         Raises:
-            DataError: rows or cells that are impossible, missing or of another shape, see `lone_rows`; weights that
-                are negative or not finite.
+            DataError: rows of another shape; cells, by row and column (x0, x1, ...), that are missing, or impossible
+                for columns of the family's kind; weights that are negative or not finite.
         """
-        rows = lone_rows(self, values)
+        likelihood, rows = self.likelihood, self._encoded(values)
         cells, row_parameters = (rows[:, -1], {"features": rows[:, :-1]}) if self.traits.features else (rows, None)
-        shares, codes = as_weights(weights, rows.shape[0], "weights"), np.zeros(rows.shape[0], np.int64)
-        summary = self.likelihood.summarize(cells, codes, 1, shares, row_parameters=row_parameters).select_class(0)
+        row_weights, codes = as_weights(weights, rows.shape[0], "weights"), np.zeros(rows.shape[0], np.int64)
+        summary = likelihood.summarize(cells, codes, 1, row_weights, row_parameters=row_parameters).select_class(0)
         if isinstance(summary, Moments):
             check_magnitudes(summary, lambda place: f"Column {place[0]}" if place else "The data")
         return summary
+
+    def _encoded(self, values: Values) -> Cells:
+        """Rows as numbers, (n,) or (n, D), read as a model reads columns of the family's kind."""
+        name, is_sparse = type(self).__name__, scipy.sparse.issparse(values)
+        if is_sparse and not self.traits.sparse:
+            raise DataError(f"{name} takes every cell of its columns, and the data are sparse. Give data.toarray().")
+        cells = values if is_sparse else as_array(values, f"{name}: data")
+        if cells.ndim not in self.traits.row_shapes or 0 in cells.shape[1:]:
+            shapes = " or ".join(self.traits.row_shapes.values())
+            raise DataError(
+                f"{name} takes rows {shapes}, and the data have the shape {cells.shape}. Give them that shape."
+            )
+        table = read_table(cells[:, None] if cells.ndim == 1 else cells, least_rows=0)
+        kinds = {column: self.kind_of_column(index) for index, column in enumerate(table.names)}
+        categories = {c: range(self.num_values) for c, kind in kinds.items() if kind.has_categories and self.num_values}
+        numbers, observed = Schema(kinds, categories).resolve(table).encode_cells(table, table.names)
+        if observed is not None:
+            refuse_missing_cells(observed, table.names, f"{name} used alone takes whole rows. Leave these rows out.")
+        return numbers.reshape(cells.shape)
 
     def _prepared(self, data: Any, weights: Array | None, verb: str) -> tuple[Self, Summary]:
         is_summary = isinstance(data, Summary)
