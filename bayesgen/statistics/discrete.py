@@ -32,7 +32,7 @@ def sum_log_rising_of_cells(
     Pairs (count, column) are far fewer than cells. The term of each pair is computed once, and the sums are one
     product: a sparse matrix of ones, with a column for each pair, times the table of the terms.
     """
-    pairs, irregular, term_index = _pairs(values)
+    pairs, irregular, term_index = _distinct_pairs(values)
     counts, columns = np.divmod(pairs, values.shape[1])
     irregular_counts, irregular_columns = values.data[irregular], values.indices[irregular]
     pair_terms = _log_rising_by_sums(starts.T[columns], counts)
@@ -45,7 +45,7 @@ def sum_log_rising_of_cells(
     return scipy.sparse.csr_array((ones, term_index, values.indptr), shape=(values.shape[0], len(terms))) @ terms
 
 
-def _pairs(
+def _distinct_pairs(
     values: SparseRows,
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " irregular"], Int[np.ndarray, " cells"]]:
     """Pairs that occur, as ascending numbers count * V + column; irregular cells; and the index of each cell's term.

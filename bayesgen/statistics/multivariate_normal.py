@@ -343,7 +343,7 @@ class MultivariateNormalReference(Reference):
         precision = jnp.einsum("skmij,skmil->skmjl", maps, maps)
         slope = jnp.einsum("skmij,skmj->skmi", precision, shift)
         constant = (log_diagonal(maps) - 0.5 * (slope * shift).sum(-1)).sum(-1)
-        first, second, halves = _pairs(dimension)
+        first, second, halves = _column_pairs(dimension)
         squares = halves * (jnp.eye(dimension) - precision)[..., first, second]
         return jnp.concatenate([part.reshape(*constant.shape, -1) for part in (slope, squares)], -1), constant
 
@@ -351,7 +351,7 @@ class MultivariateNormalReference(Reference):
         num_classes, _, dimension = self.loc.shape
         columns = jnp.moveaxis(values.reshape(len(values), *self.loc.shape[1:]), 0, -1)
         whitened = jnp.einsum("kmij,kmjn->kmin", self.inverse, columns - self.loc[..., None])
-        first, second, _ = _pairs(dimension)
+        first, second, _ = _column_pairs(dimension)
         products = whitened[:, :, first] * whitened[:, :, second]
         whitened, products = (part.reshape(num_classes, -1, len(values)) for part in (whitened, products))
         return standard_log_density(whitened, -log_diagonal(self.inverse).sum(-1)), jnp.concatenate(
@@ -368,7 +368,7 @@ def _joint(
     return loc.reshape(shape), factor.reshape(*shape, shape[-1])
 
 
-def _pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float[np.ndarray, " P"]]:
+def _column_pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float[np.ndarray, " P"]]:
     """Pairs of columns, and by what a quadratic form weighs their products."""
     first, second = np.triu_indices(dimension)
     return first, second, np.where(first == second, 0.5, 1.0)

@@ -217,7 +217,9 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
         retained.append(part.rows)
         unlabelled.append(part.unlabelled)
     summaries = {site: _joined_summaries(waiting) for site, waiting in pending.items()}
-    return SufficientStatistics(class_weights, summaries, first.covariates, _joined(retained), _joined(unlabelled))
+    return SufficientStatistics(
+        class_weights, summaries, first.covariates, _joined_rows(retained), _joined_rows(unlabelled)
+    )
 
 
 def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:
@@ -234,7 +236,7 @@ def _joined_summaries(summaries: list[Summary]) -> Summary:
     return summaries[first].joined([*summaries[:first], *summaries[first + 1 :]])
 
 
-def _joined(parts: list[Rows | None]) -> Rows | None:
+def _joined_rows(parts: list[Rows | None]) -> Rows | None:
     retained = [part for part in parts if part is not None]
     return joined_rows(retained) if retained else None
 
