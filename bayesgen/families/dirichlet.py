@@ -160,7 +160,7 @@ class DirichletFamily(Family, abc.ABC):
         return parameters["probs"]
 
     def _table(self, verb: str) -> Float[Array, "..."]:
-        """The concentration; refuses what `require_numbers` refuses, and one number of values that are not known."""
+        """The concentration as an array; refuses as `require_numbers` does, and a single number for unknown values."""
         self.require_numbers(verb)
         if not np.ndim(self.concentration):
             raise ModelError(

@@ -112,7 +112,7 @@ def below_diagonal(dimension: int, num_factors: int) -> tuple[Int[np.ndarray, " 
 
 
 def triangular(diagonal: Float[Array, "*K k"], below: Float[Array, "*K F"], dimension: int) -> Float[Array, "*K D k"]:
-    """Loadings (D, k) that are lower triangular, of their diagonal and of what is below."""
+    """Lower-triangular loadings (D, k) from their diagonal and the entries below it."""
     num_factors = diagonal.shape[-1]
     rows, columns = below_diagonal(dimension, num_factors)
     empty = jnp.zeros((*diagonal.shape[:-1], dimension, num_factors))

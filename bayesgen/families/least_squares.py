@@ -141,7 +141,7 @@ def root(matrix: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
 
 
 def _root_of_correlations(standard: Float[Array, "*batch P P"]) -> Float[Array, "*batch P P"]:
-    """By Cholesky; by eigenvalues where columns are constant, or linear in others, or this is not known yet."""
+    """Its Cholesky factor, or a root by eigenvalues where it may be singular, and under jit."""
     if isinstance(standard, np.ndarray):
         try:
             return np.swapaxes(np.linalg.cholesky(standard), -1, -2)
@@ -229,7 +229,7 @@ def _check_rank(
 
 
 def feature_names(names: Names, has_columns: bool, places: Sequence[int]) -> str:
-    """Names of some features: a block's columns are features where it has one column alone that depends on them."""
+    """Names of features: by `names.columns`, or by number where these are columns that depend on features."""
     column_names = None if has_columns else names.columns
     return ", ".join(repr(place if column_names is None else column_names[place]) for place in places)
 

@@ -214,7 +214,7 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         return InverseGamma(self.shape, self.scale)
 
     def _isotropic(self, noise: Float[ArrayOrNumber, "*K"], loadings: Float[ArrayOrNumber, "*K"]) -> ParameterTables:
-        """Parameters with a multiple of I as covariance, to which each factor adds the variance of the loadings."""
+        """Parameters with the covariance (noise + num_factors * loadings) I, for variances of noise and loadings."""
         total = noise + self.num_factors * loadings
         covariance = np.asarray(total)[..., None, None] * np.eye(self.batch_shape[-1])
         return {"mean": self.location, "covariance": covariance, "noise_variance": noise}

@@ -171,7 +171,7 @@ class NoisyFamily(Family, abc.ABC):
         return float(np.sum(self._noise.log_prob(variance)) + np.sum(np.where(self.kappa > 0, normal, 0.0)))
 
     def _spread(self, growth: Float[ArrayOrNumber, "..."]) -> Float[ArrayOrNumber, "..."]:
-        """Scales of predictive Student-t columns, whose variance is that of the noise times a number."""
+        """Scales of Student-t columns whose variance, given that of the noise, is `growth` times as large."""
         return namespace(self.scale, growth).sqrt(self.scale / self.shape * growth)
 
 
@@ -313,7 +313,7 @@ class NormalInverseGamma(NoisyFamily):
         return {"mean": mean, "variance": variance}
 
     def reparametrised(self, parameters: Mapping[str, Array]) -> Self:
-        """Means are standardised by their variance, which tells nothing of them then, however few the rows are."""
+        """Means in units of their deviations: nearly independent of the variances for any number of rows."""
         return self.replace(reference_point=parameters["mean"])
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:

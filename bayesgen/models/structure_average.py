@@ -76,7 +76,7 @@ class ConjugateStructures(Conjugate):
         return self._in_best(super().mean(), self.shared.mean()) | _named(self.dependence)
 
     def variance(self) -> dict[str, np.ndarray]:
-        """None: those of all structures together have no closed form."""
+        """Empty: variances over all structures have no closed form."""
         return {}
 
     def quantile(self, prob: float) -> dict[str, np.ndarray]:

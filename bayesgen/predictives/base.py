@@ -113,7 +113,10 @@ def at_places(
     values: Float[np.ndarray, " m"],
     num_rows: int,
 ) -> Float[np.ndarray, " m"]:
-    """A function of values of some rows, several or none of each; it takes as many of each row, of which some are 0."""
+    """function(values) at pairs (row, value), for a function that takes a table with as many values of each row.
+
+    Rows may come several times or not at all: the table is filled up with 0.
+    """
     order = np.argsort(rows, kind="stable")
     rank = np.empty(len(rows), int)
     rank[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
@@ -239,7 +242,7 @@ class StackedPredictive(CombinedPredictive):
 
 
 def deferred(make: Callable[[], PredictiveDistribution], predictive: PredictiveDistribution) -> ConsecutivePredictive:
-    """Distributions that are made again for each call, `predictive` being the first that `make` gave."""
+    """`predictive`, not kept in memory, but made anew by `make` for each call."""
     mean, std = np.asarray(predictive.mean), np.asarray(predictive.std)
     return ConsecutivePredictive((Deferred(make, mean, std, predictive.spacing),))
 

@@ -51,7 +51,7 @@ class GridPredictive(PredictiveDistribution):
     def nodes(
         self, num: int
     ) -> Iterator[tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]]:
-        """The nodes of successive rows, about so many at once: the row, y, and log weight in integrals of each."""
+        """Row, y and log weight in integrals of the nodes of successive rows, about `num` nodes at once."""
         ends = np.searchsorted(self.panels.rows, np.arange(self.num_rows), side="right")
         last = np.flatnonzero(np.diff(ends * len(NODES) // num)) + 1
         for indices in np.split(np.arange(len(self.panels.rows)), ends[last - 1]):

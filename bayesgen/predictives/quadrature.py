@@ -164,7 +164,7 @@ class Line(Support):
     def rules(
         self, left: Float[np.ndarray, " P"], right: Float[np.ndarray, " P"]
     ) -> tuple[Float[np.ndarray, "P 15"], Float[np.ndarray, "P 15"]]:
-        """Those of Kronrod and of Gauss."""
+        """Weights of the rules of Kronrod and of Gauss."""
         halves = 0.5 * (right - left)[:, None]
         return halves * KRONROD, halves * GAUSS
 

@@ -33,7 +33,7 @@ class WholeNumbers(Support):
 
     @classmethod
     def of(cls, support: Constraint, num_rows: int) -> "WholeNumbers":
-        """Those of a support, whose bounds may have the rows first."""
+        """The whole numbers of a NumPyro support, whose bounds may differ from row to row."""
         bounds = getattr(support, "lower_bound", -np.inf), getattr(support, "upper_bound", np.inf)
         return cls(*(np.broadcast_to(np.asarray(bound, np.float64), (num_rows,)) for bound in bounds))
 
@@ -100,7 +100,7 @@ class WholeNumbers(Support):
 
 
 class SummationRule(NamedTuple):
-    """How to sum over as many successive numbers as a panel has.
+    """Weights of the nodes for sums over the successive whole numbers of a panel.
 
     Attributes:
         positions: of the nodes among the numbers, 0 for the first.
@@ -115,7 +115,7 @@ class SummationRule(NamedTuple):
 
 @functools.cache
 def _rule(width: float) -> SummationRule:
-    """The rule for so many numbers."""
+    """The rule of panels with this many numbers."""
     if width == len(NODES):
         every = np.ones(len(NODES))
         return SummationRule(np.arange(width), lambda last: np.tri(len(NODES))[last.astype(int)], every)
@@ -148,7 +148,7 @@ def _by_width(
     widths: Float[np.ndarray, "*m"],
     ask: Callable[[SummationRule, Bool[np.ndarray, "*m"]], Float[np.ndarray, "#some 15"]],
 ) -> Float[np.ndarray, "*m 15"]:
-    """A function of the rule for panels of each width, and of the mask of these."""
+    """Weights of the nodes of each panel, from a function of the rule of a width and the mask of its panels."""
     weights = np.empty((*widths.shape, len(NODES)))
     for width in np.unique(widths):
         is_width = widths == width

@@ -57,7 +57,7 @@ def any_known(conditions: Bool[ArrayOrNumber, "..."]) -> bool:
 
 
 def with_failed_checks(function: Callable[..., Result]) -> Callable[..., tuple[Result, Bool[Array, ""]]]:
-    """The function to be traced, which also returns whether some check failed.
+    """The function, to be traced, with a second result: whether some check failed.
 
     Checks cannot raise on traced values. The caller runs a data set whose checks failed on the host, where the check
     raises its message.
@@ -80,7 +80,7 @@ def any_of(conditions: Sequence[Bool[Array, ""]]) -> Bool[Array, ""]:
 
 
 def as_float(number: Float[Array, ""] | float) -> Any:
-    """A number as a float, where it is known."""
+    """The number as a Python float; under jit as it is."""
     return number if isinstance(number, jax.core.Tracer) else float(number)
 
 
@@ -201,9 +201,9 @@ def sum_log_rising(counts: Real[Array, "n D"], starts: Float[Array, "K D"]) -> F
 
 
 def few_counts(values: Real[Array, "..."]) -> Int[np.ndarray, "..."] | None:
-    """The values as indices of a table: where they are whole numbers from 0, much smaller than their number.
+    """Counts as indices of a look-up table, where they are much smaller than their number; else None.
 
-    None for all others, and for JAX arrays.
+    None, too, for values that are no whole numbers from 0 on, and for JAX arrays.
     """
     if isinstance(values, jax.Array) or values.ndim == 0 or not values.size:
         return None
@@ -229,7 +229,7 @@ def log_diagonal(scale_tril: Float[Array, "... D D"]) -> Float[ArrayOrNumber, ".
 
 
 def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int = 1.0) -> Shaped[Array, "n ..."]:
-    """The rows with a value in place of missing cells, at which every formula is finite."""
+    """The rows with `filling` in place of missing cells, so that every formula is finite."""
     if isinstance(values, Sparse):
         raise DataError("A sparse matrix has no missing cells: cells not stored are zero. Give a dense array.")
     return namespace(values, observed).where(observed, values, filling)

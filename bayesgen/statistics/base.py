@@ -64,7 +64,7 @@ class RowDensity(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
 
     def mixed(self, other: "RowDensity", log_weight: Weight, log_other_weight: Weight) -> "RowDensity":
-        """The mixture of this density and another of its kind, with these log probabilities.
+        """The mixture of this density and another of its kind, with these log weights.
 
         `other` has the same classes or one; weights are numbers, or (D,) for columns that are mixed one by one.
         """
@@ -364,7 +364,7 @@ def register(
 
 @dataclasses.dataclass(frozen=True)
 class Conditional:
-    """K class-conditional distributions (or n rowwise ones) of one site, read into arrays.
+    """K class-conditional distributions of one site (or n, one a row), read into arrays.
 
     Attributes:
         likelihood: what can be done with them.

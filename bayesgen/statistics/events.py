@@ -266,9 +266,9 @@ def log_prob_of_cells(
 
 
 def log_prob_of_values(distribution: dist.Distribution, value: Shaped[Array, "..."]) -> Float[Array, "..."]:
-    """Log density, elementwise over batch axes; of a Poisson count of 0 at the rate 0 with a slope.
+    """Log density, elementwise over batch axes.
 
-    NumPyro's slope is NaN there.
+    Its gradient is finite at a Poisson count of 0 with the rate 0, where that of NumPyro's `log_prob` is NaN.
     """
     log_probs = distribution.log_prob(value)
     if not isinstance(innermost(distribution), dist.Poisson):

@@ -204,7 +204,7 @@ class RetainedRows(Summary):
 def _entries(
     classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
 ) -> tuple[Int[Array, " e"], Int[Array, " e"], Float[Array, " e"]]:
-    """Row, class and weight of each entry: one for each row of codes, one for each row and class else."""
+    """Row, class and weight of each entry: one a row where classes are codes, else one for each row and class."""
     num_rows = len(classes)
     counts = np.ones(num_rows) if weights is None else np.asarray(weights, float)
     if classes.ndim == 1:

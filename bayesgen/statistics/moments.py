@@ -126,7 +126,7 @@ def _cross_products(
     count: Float[Array, " K"],
     shift: Float[Array, "K m"],
 ) -> Float[Array, "K m m"]:
-    """Class by class: columns less the class's mean, by roots of weights, times themselves."""
+    """Weighted cross products of the columns about the mean of each class, one class after another."""
     centred, scatter = np.empty(columns.shape), np.empty((*shift.shape, shift.shape[1]))
     for index, roots in enumerate(np.sqrt(row_weights.T)):
         np.subtract(columns, shift[index][:, None], out=centred)
@@ -141,7 +141,7 @@ def _squares(
     count: Float[Array, " K"],
     shift: Float[Array, "K m"],
 ) -> Float[Array, "K m"]:
-    """All classes at once about the mean of the rows, or class by class where some are far from it."""
+    """Weighted squares about the mean of each class: all at once, unless one is far from the mean of the rows."""
     center = columns.mean(1)
     squares = np.square(columns - center[:, None])
     between = count[:, None] * (shift - center) ** 2
@@ -198,7 +198,7 @@ def _moments_about(
     weights: Real[Array, " n"] | None,
     matrix: bool,
 ) -> Moments:
-    """Moments from sums of rows less the origins of their classes."""
+    """Moments of each class, from sums and products of the distances of its rows from an origin."""
     shifted = _ShiftedRows(origin, len(values), values.dtype, matrix)
     for part in chunks(len(values), shifted.num_rows):
         shifted.add(values[part], codes[part], None if weights is None else weights[part])

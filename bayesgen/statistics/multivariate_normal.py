@@ -369,7 +369,7 @@ def _joint(
 
 
 def _column_pairs(dimension: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float[np.ndarray, " P"]]:
-    """Pairs of columns, and by what a quadratic form weighs their products."""
+    """All pairs of columns, and the factors of their products in half a quadratic form."""
     first, second = np.triu_indices(dimension)
     return first, second, np.where(first == second, 0.5, 1.0)
 

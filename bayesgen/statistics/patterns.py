@@ -244,7 +244,7 @@ def _cross_products(
 
 
 def _add_at(totals: Float[Array, " S *event"], places: Int[Array, " s"], terms: Float[Array, " s *event"]) -> None:
-    """Add terms to the totals at these places, in which places may repeat."""
+    """`np.add.at` along the first axis, by sums of segments: faster for terms that are matrices."""
     if not len(places):
         return
     order = np.argsort(places, kind="stable")

@@ -223,7 +223,7 @@ def merged(parts: Iterable[SufficientStatistics]) -> SufficientStatistics:
 
 
 def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:
-    """Summaries that wait to be joined, with one more: those of fixed size merge at once."""
+    """The list of summaries to be joined, with one more; summaries of fixed size merge at once."""
     if pending[-1].is_complete and summary.is_complete:
         return [*pending[:-1], pending[-1].merge(summary)]
     pending = [*pending, summary]
@@ -231,7 +231,7 @@ def _with_summary(pending: list[Summary], summary: Summary) -> list[Summary]:
 
 
 def _joined_summaries(summaries: list[Summary]) -> Summary:
-    """One summary of all rows, joined by one that retains rows if any does."""
+    """One summary of all rows. A summary that retains rows, if there is one, joins the others to itself."""
     first = next((place for place, summary in enumerate(summaries) if not summary.is_complete), 0)
     return summaries[first].joined([*summaries[:first], *summaries[first + 1 :]])
 

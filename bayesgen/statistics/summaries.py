@@ -38,7 +38,7 @@ class Sample:
 
     @property
     def has_codes(self) -> bool:
-        """Whether classes are codes, in NumPy: what responsibilities and tracing need is slower."""
+        """Whether classes are codes and all arrays are NumPy's, for which there are faster passes."""
         arrays = (self.values, self.classes, self.weights, self.observed)
         return self.classes.ndim == 1 and namespace(*arrays) is np
 
@@ -129,7 +129,7 @@ def class_sums(
 def _sparse_sums(
     values: Sparse, classes: Classes, num_classes: int, weights: Real[Array, " n"] | None
 ) -> Float[Array, "K m"]:
-    """Sums of a csr matrix by class; where classes are codes, one count of its entries by (class, column)."""
+    """Sums of a csr matrix by class; where classes are codes, sums of its entries by (class, column)."""
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
     num_columns = values.shape[1]
