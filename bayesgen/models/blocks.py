@@ -118,20 +118,26 @@ def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]
 
 
 def column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
-    """The name of a column, to begin a sentence; the place of a cell of sequences is (time step, column)."""
-    *step, column = place
+    """The name of a column, to begin a sentence; the place of a cell of sequences is (time step, column).
+
+    The only column of a block may have no place of its own.
+    """
+    *step, column = place or (0,)
     return f"Column {columns[column]!r}" + (f", step {step[0]}," if step else "")
 
 
-def _pooled_moments(summary: Summary, columns: Sequence[str]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+def _pooled_moments(
+    summary: Summary, family: Family, columns: Sequence[str]
+) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
     """Means and variances (denominator N) of the observed cells of a block's columns, over all classes.
 
     The mean is 0 and the variance NaN where a column has no observed cell: its posterior is its prior.
     """
-    summary = summary.by_column()
+    summary, has_features = summary.by_column(), family.traits.features
     if isinstance(summary, Moments):
-        check_magnitudes(summary, functools.partial(column_name, columns))
-    return column_moments(summary.pooled().select_class(0))
+        check_magnitudes(summary, lambda place: column_name(columns, place[:1] if has_features else place))
+    mean, variance = column_moments(summary.pooled().select_class(0))
+    return (mean[..., -1], variance[..., -1]) if has_features else (mean.reshape(-1), variance.reshape(-1))
 
 
 ClassPrior: TypeAlias = Family | Sequence[float]
@@ -284,7 +290,7 @@ class BlockModel(ConcreteModel[Labelled]):
         indices, new_moments = [], []
         for name, family, columns in self.blocks:
             if family.traits.scaled:
-                new_moments.append(_pooled_moments(summaries[name], columns))  # refuses values too large to square
+                new_moments.append(_pooled_moments(summaries[name], family, columns))  # refuses too large values
                 indices += [position[column] for column in columns]
         xp = namespace(*moments, *itertools.chain(*new_moments))
         stated, order = xp.stack(moments), np.arange(len(position))

@@ -16,13 +16,11 @@ from bayesgen.predictives import NormalPredictive
 from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
-    Moments,
-    check_magnitudes,
     check_rows,
 )
 from bayesgen.typing import Array, Bool, Float, Values
 
-from .blocks import BlockModel
+from .blocks import BlockModel, column_name
 from .closed_response import (
     RESPONSE,
     ClosedResponse,
@@ -129,25 +127,13 @@ class ColumnsOfResponse(BlockModel):
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         units = 1.0 if schema.variance is None else np.sqrt(default_variances(schema.variance))
-        check_rows(attributes[COLUMNS], units, functools.partial(_column_name, schema.columns or ()))
+        check_rows(attributes[COLUMNS], units, functools.partial(column_name, schema.columns or ()))
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of response and columns; known ones stay."""
-        response, response_moments, column_moments = schema.response, summaries[RESPONSE], summaries[COLUMNS]
-        assert response is not None and isinstance(response_moments, Moments) and isinstance(column_moments, Moments)
-        name = response.name
-        check_magnitudes(response_moments, lambda place: f"The response {name!r}")
-        check_magnitudes(column_moments, functools.partial(_column_name, schema.columns or ()))
-        if response.mean is None:
-            variance = response_moments.scatter[0] / response_moments.count[0]
-            response = dataclasses.replace(response, mean=float(response_moments.mean[0]), variance=float(variance))
-        schema = dataclasses.replace(schema, response=response)
-        count = np.broadcast_to(np.asarray(column_moments.count)[0], len(schema.columns or ()))
-        if schema.mean is None:
-            mean, scatter = np.asarray(column_moments.mean)[0, :, -1], np.asarray(column_moments.scatter)[0, :, -1, -1]
-            variance = np.where(count > 0, scatter / np.where(count > 0, count, 1.0), np.nan)
-            schema = dataclasses.replace(schema, mean=mean, variance=variance)
-        self._check_intercepts(schema, count)
+        schema = super().with_scale(schema, summaries)
+        columns = schema.columns or ()
+        self._check_intercepts(schema, np.broadcast_to(np.asarray(summaries[COLUMNS].count)[0], len(columns)))
         return schema
 
     def _check_intercepts(self, schema: Schema, counts: Float[np.ndarray, " D"]) -> None:
@@ -202,7 +188,3 @@ class NaiveResponse(ClosedResponse):
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> None:
         """None: a product of Student-t densities has no closed form."""
-
-
-def _column_name(columns: Sequence[str], place: tuple[int, ...]) -> str:
-    return f"Column {columns[place[0]]!r}"
