@@ -210,7 +210,7 @@ class Family(abc.ABC):
         name, is_sparse = type(self).__name__, scipy.sparse.issparse(values)
         if is_sparse and not self.traits.sparse:
             raise DataError(f"{name} takes every cell of its columns, and the data are sparse. Give data.toarray().")
-        cells = values if is_sparse else as_array(values, f"{name}: data")
+        cells: Cells = scipy.sparse.csr_array(values) if is_sparse else as_array(values, f"{name}: data")
         if cells.ndim not in self.traits.row_shapes or 0 in cells.shape[1:]:
             shapes = " or ".join(self.traits.row_shapes.values())
             raise DataError(

@@ -303,7 +303,7 @@ class DirichletHistogram(DirichletFamily):
     def likelihood(self) -> HistogramLikelihood:
         """Counts of each bin."""
         family = self if self.batch_shape is not None else self.resolve(Scale())
-        edges, tails = family._of_columns
+        edges, tails = family._bins_of_columns
         return HistogramLikelihood(self.num_bins, edges, tails)
 
     def predictive(self) -> dist.Distribution:
@@ -314,7 +314,7 @@ class DirichletHistogram(DirichletFamily):
         return PiecewiseUniform(family.edges, probs, family.tails if has_tails else None)
 
     def site_distribution(self, parameters: Mapping[str, Array], labels: Int[Array, "*n"]) -> dist.Distribution:
-        edges, tails = self._of_columns
+        edges, tails = self._bins_of_columns
         return PiecewiseUniform(edges, parameters["probs"][labels], tails).to_event(1)
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:

@@ -174,9 +174,13 @@ class LinearNormalInverseGamma(NoisyFamily):
 
     def scale_of(self, summary: Moments) -> Scale:
         mean, variance = column_moments(summary)
-        features = {"feature_mean": mean[..., :-1], "feature_variance": variance[..., :-1]}
-        num_columns = len(mean) if mean.ndim > 1 else None
-        return Scale(num_columns=num_columns, mean=mean[..., -1], variance=variance[..., -1], **features)
+        return Scale(
+            num_columns=len(mean) if mean.ndim > 1 else None,
+            mean=mean[..., -1],
+            variance=variance[..., -1],
+            feature_mean=mean[..., :-1],
+            feature_variance=variance[..., :-1],
+        )
 
     # --- closed forms -------------------------------------------------------------------------------------------
 

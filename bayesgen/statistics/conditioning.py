@@ -239,7 +239,7 @@ class Ellipsoids:
             classes = zip(self.loc, self.inverse, strict=True)
             whitened = (jnp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in classes)
             return Distances(jnp.stack([(residuals**2).sum(-1) for residuals in whitened], 1), half_log_det, dimension)
-        return Distances(self._of_complete(np.asarray(rows)), half_log_det, dimension)
+        return Distances(self._complete_squares(np.asarray(rows)), half_log_det, dimension)
 
     def mean_and_precision(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
         """Mean and precision matrix of class k, at an index of the extra axis."""

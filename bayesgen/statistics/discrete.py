@@ -140,7 +140,7 @@ class BernoulliDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         if observed is not None:
-            return self._of_observed(flatten_rows(filled(values, observed)), flatten_rows(observed))
+            return self._observed_log_prob(flatten_rows(filled(values, observed)), flatten_rows(observed))
         rows = flatten_rows(values)
         table = self.zeros + log_linear(rows, self.log_odds)
         xp = namespace(self.log_odds, rows)

@@ -302,9 +302,9 @@ class HistogramDensity(RowDensity):
         if self.has_base:
             table = table - xp.log(bin_widths(self.edges, self.tails))[..., None]
         if xp is not np or len(rows) <= BINNED_CHUNK_ROWS:
-            return self._of_rows(rows, mask, table)
+            return self._chunk_log_prob(rows, mask, table)
         parts = [(rows[part], None if mask is None else mask[part]) for part in chunks(len(rows), BINNED_CHUNK_ROWS)]
-        return np.concatenate([self._of_rows(*part, table) for part in parts])
+        return np.concatenate([self._chunk_log_prob(*part, table) for part in parts])
 
     def _chunk_log_prob(
         self, rows: Real[Array, "n m"], mask: Bool[Array, "n m"] | None, table: Float[Array, "m r K"]

@@ -100,6 +100,6 @@ def test_sums_of_polynomials_are_exact():
         ends = np.array([width // 3, width - 1])
         for power in (0, 3, 14):
             oracle = ((numbers / width) ** power).cumsum()[ends.astype(int)]
-            close(rule.up_to(ends) @ (rule.places / width) ** power, oracle, rtol=1e-8)
+            close(rule.up_to(ends) @ (rule.positions / width) ** power, oracle, rtol=1e-8)
             if power < 7:
-                close(rule.coarse @ (rule.places / width) ** power, oracle[-1], rtol=1e-12)
+                close(rule.coarse @ (rule.positions / width) ** power, oracle[-1], rtol=1e-12)
