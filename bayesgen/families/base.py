@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import scipy.sparse
 from numpyro.distributions.transforms import Transform
 
-from bayesgen.data import Kind, Schema, as_array, as_weights, read_table, refuse_missing_cells
+from bayesgen.data import REAL, Kind, Schema, as_array, as_weights, read_table, refuse_missing_cells
 from bayesgen.errors import DataError, ModelError
 from bayesgen.records import content_hash, copied, field_names, record, static
 from bayesgen.statistics import (
@@ -217,9 +217,11 @@ class Family(abc.ABC):
                 f"{name} takes rows {shapes}, and the data have the shape {cells.shape}. Give them that shape."
             )
         table = read_table(cells[:, None] if cells.ndim == 1 else cells, least_rows=0)
-        kinds = {column: self.kind_of_column(index) for index, column in enumerate(table.names)}
-        categories = {c: range(self.num_values) for c, kind in kinds.items() if kind.has_categories and self.num_values}
-        numbers, observed = Schema(kinds, categories).resolve(table).encode_cells(table, table.names)
+        kind = REAL if self.kind.parameters else self.kind  # the likelihood bins numbers itself
+        codes = range(self.num_values or 0)
+        categories = dict.fromkeys(table.names, codes) if kind.has_categories and codes else {}
+        schema = Schema(dict.fromkeys(table.names, kind), categories).resolve(table)
+        numbers, observed = schema.encode_cells(table, table.names)
         if observed is not None:
             refuse_missing_cells(observed, table.names, f"{name} used alone takes whole rows. Leave these rows out.")
         return numbers.reshape(cells.shape)

@@ -197,8 +197,7 @@ class Entries:
             locations += [(name, tuple(map(int, np.unravel_index(index, value.shape[2:])))) for index in moving]
             parts.append(flat[:, :, moving])
         draws = np.moveaxis(np.concatenate(parts, axis=2), 2, 0)
-        rhats, sizes = rhats_and_sizes(draws)
-        return cls(locations, draws, rhats if draws.shape[1] > 1 else np.full(len(draws), np.nan), sizes, entry_of)
+        return cls(locations, draws, *rhats_and_sizes(draws), entry_of)
 
     @property
     def columns(self) -> dict[str, Float[np.ndarray, " entries"]]:
@@ -214,8 +213,8 @@ class Entries:
         return flags
 
     def short(self) -> Bool[np.ndarray, " entries"]:
-        """Which entries have too small a bulk effective sample size."""
-        return self.sizes < MIN_ESS_PER_CHAIN * self.draws.shape[1]
+        """Which entries have too small a bulk effective sample size, or too few draws for any."""
+        return ~(self.sizes >= MIN_ESS_PER_CHAIN * self.draws.shape[1])
 
 
 def rhat_by_chance(draws: Float[np.ndarray, "chains draws"], num_entries: int) -> float:

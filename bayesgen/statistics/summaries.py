@@ -13,7 +13,6 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
 from bayesgen.errors import DataError
 from bayesgen.records import record
@@ -132,17 +131,10 @@ def _sparse_sums(
     """Sums of a csr matrix by class; where classes are codes, sums of its entries by (class, column)."""
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
-    num_columns = values.shape[1]
-    size, lengths = num_classes * num_columns, np.diff(values.indptr)
-    dtype = values.indices.dtype if size <= np.iinfo(values.indices.dtype).max else np.int64
-    cells = np.repeat((classes * num_columns).astype(dtype), lengths)
-    cells += values.indices
+    num_columns, lengths = values.shape[1], np.diff(values.indptr)
+    cells = np.repeat(classes * num_columns, lengths) + values.indices
     data = values.data if weights is None else values.data * np.repeat(weights, lengths)
-    # a matrix of one column, times one: adds up repeated cells faster than a count by weights does. Its constructor
-    # would copy data that are part of a larger array
-    column = scipy.sparse.csc_array((size, 1))
-    column.data, column.indices, column.indptr = data, cells, np.array([0, len(cells)], dtype)
-    return (column @ np.ones(1)).reshape(num_classes, num_columns)
+    return np.bincount(cells, data, num_classes * num_columns).reshape(num_classes, num_columns)
 
 
 ClassTable: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis

@@ -1,12 +1,10 @@
-"""Diagnostics of chains, against ArviZ."""
+"""Diagnostics of chains, against what is known of autoregressive chains, and against ArviZ."""
 
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from bayesgen.statistics import bulk_sizes, rhats_and_sizes, split_rhats
-
-AXES = {"chain_axis": 1, "draw_axis": 2}
+from bayesgen.statistics import bulk_sizes, errors_and_tail_sizes, rhats_and_sizes, split_rhats
 
 
 def chains(num_entries, num_chains, num_draws):
@@ -21,17 +19,32 @@ def chains(num_entries, num_chains, num_draws):
 
 
 @pytest.mark.parametrize("shape", [(7, 4, 500), (3, 4, 501), (5, 3, 37), (4, 2, 6), (2, 2, 5), (3, 2, 4)])
-def test_rhats_and_sizes_are_those_of_arviz(shape):
+def test_split_rhats_are_those_of_arviz(shape):
     draws = chains(*shape)
+    expected = array_stats.rhat(draws, method="split", chain_axis=1, draw_axis=2)
+    np.testing.assert_allclose(split_rhats(draws), expected, rtol=1e-12)
+
+
+def test_sizes_and_errors_are_those_of_autoregressive_chains():
+    """Of x_t = c x_(t-1) + e_t the autocorrelation time is (1 + c) / (1 - c)."""
+    rng, slopes, num_draws = np.random.default_rng(1), np.array([0.0, 0.3, 0.6]), 4_000
+    draws = rng.normal(size=(3, 4, num_draws))
+    for at in range(1, num_draws):
+        draws[..., at] += slopes[:, None] * draws[..., at - 1]
     rhats, sizes = rhats_and_sizes(draws)
-    np.testing.assert_allclose(rhats, array_stats.rhat(draws, **AXES), rtol=1e-12)
-    np.testing.assert_allclose(sizes, array_stats.ess(draws, method="bulk", **AXES), rtol=1e-12)
-    np.testing.assert_allclose(split_rhats(draws), array_stats.rhat(draws, method="split", **AXES), rtol=1e-12)
+    errors, tail_sizes = errors_and_tail_sizes(draws)
+    expected = 4 * num_draws * (1 - slopes) / (1 + slopes)
+    np.testing.assert_allclose(sizes, expected, rtol=0.1)
+    np.testing.assert_allclose(errors, draws.std((1, 2)) / np.sqrt(expected), rtol=0.1)
+    assert (rhats < 1.01).all() and (tail_sizes > expected / 2).all()
+    draws[1, 0] += 3.0
+    assert (split_rhats(draws) > 1.1).tolist() == (rhats_and_sizes(draws)[0] > 1.1).tolist() == [False, True, False]
 
 
-def test_one_chain_has_an_effective_size():
-    draws = chains(3, 1, 37)
-    np.testing.assert_allclose(bulk_sizes(draws), array_stats.ess(draws, method="bulk", **AXES), rtol=1e-12)
+def test_one_chain_has_an_effective_size_and_no_rhat():
+    draws = chains(3, 1, 370)
+    rhats, sizes = rhats_and_sizes(draws)
+    assert np.isnan(rhats).all() and (sizes == bulk_sizes(draws)).all() and (sizes > 5).all()
 
 
 def test_no_entries_have_no_diagnostics_and_draws_that_do_not_vary_no_rhat():
