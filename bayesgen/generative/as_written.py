@@ -7,17 +7,17 @@ dropped, and the sites are drawn; covariates are the function's; whole numbers t
 import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpyro
 
-from bayesgen.data import Covariate, covariate_values
+from bayesgen.data import Covariate, category_array, covariate_values
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError, warn
-from bayesgen.program import NUMBERS_OF_A_RUN, Message, base_support
+from bayesgen.program import NUMBERS_OF_A_RUN, Message, Program, base_support
 from bayesgen.recognition import is_of_classes, value_range
-from bayesgen.typing import Array
+from bayesgen.typing import Array, Shaped
 
 from .model_arguments import Constant, Leaf, NumberOfRows, RowsArgument, arguments_by_name
 from .model_study import Call, ModelStudy, Observations, RowAxis, in_double
@@ -105,20 +105,6 @@ class AsWritten:
         return {name: self.rows.first(observed[name], v, observed[name]["fn"].event_dim) for name, v in values.items()}
 
 
-class Written(NamedTuple):
-    """A model as a function of a number of rows, and what is known of its sites.
-
-    Attributes:
-        function: of a number of rows and covariates.
-        columns: covariate -> its shape and dtype.
-        num_classes: observed site -> number of its classes, for those whose values are classes.
-    """
-
-    function: AsWritten
-    columns: dict[str, Covariate]
-    num_classes: dict[str, int]
-
-
 def as_written(
     model: Callable[..., object],
     args: tuple[Any, ...],
@@ -126,8 +112,12 @@ def as_written(
     rows: str | None,
     label: str | None,
     constants: Collection[str] = (),
-) -> Written:
+) -> tuple[AsWritten, dict[str, Covariate], dict[str, int]]:
     """A model as a function of a number of rows, as its arguments show it. Inside float64.
+
+    Returns:
+        The function; covariate -> its shape and dtype; and observed site -> number of its classes, for sites whose
+        values are classes.
 
     Raises:
         ModelError: a model whose rows cannot be told, that mixes them, or that has what no program can have.
@@ -158,10 +148,24 @@ def as_written(
         name: Covariate.of(covariate_values(name, np.moveaxis(study.arrays[name], study.axes[name] or 0, 0)))
         for name in function.covariates
     }
-    return Written(function, columns, {name: k for name, m in study.observed.items() if (k := _num_classes(m))})
+    return function, columns, {name: k for name, m in study.observed.items() if (k := _num_classes(m))}
 
 
 def _num_classes(message: Message) -> int | None:
     """The number of classes of a site whose values are classes, and not counts."""
     values = value_range(base_support(message["fn"].support))
     return values[1] + 1 if values is not None and is_of_classes(message) and values[0] == 0 else None
+
+
+def named_labels(program: Program, values: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+    """The names of the classes of a label site's values; None where these are missing."""
+    missing = np.isnan(values)
+    wrong = ~missing & ~np.isin(values, range(program.num_classes))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"The label {program.label!r} has {values[row]} in row {row}, and its values are 0 to "
+            f"{program.num_classes - 1}, of the classes {quote_some(program.classes)}: correct it, or make it NaN "
+            "where the label is not known."
+        )
+    return category_array((*program.classes, None))[np.where(missing, -1, values).astype(int)]

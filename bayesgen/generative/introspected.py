@@ -2,13 +2,16 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
+import numpyro.distributions as dist
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate, Rows, Table, covariate_values
-from bayesgen.errors import ModelError
+from bayesgen.errors import DataError, ModelError
 from bayesgen.program import (
     Arrays,
     Means,
@@ -18,9 +21,12 @@ from bayesgen.program import (
     Structure,
     cached_by_structure,
     covariate_cells,
+    evaluate_classes,
 )
 from bayesgen.recognition import Introspection, check_values, continuous_label
 from bayesgen.records import copied
+from bayesgen.runtime import Traced, in_float64
+from bayesgen.typing import Array
 
 NEEDS_CLASSES = (
     "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
@@ -155,3 +161,37 @@ class IntrospectedProgram(Program):
 
     def separable_means(self, site: str, num_rows: int) -> Means | None:
         return self.introspection.separable_means(site, num_rows)
+
+    @in_float64
+    def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
+        """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
+
+        The program is run at n = K with the label set to 0..K-1, so that the instance axis is the class axis.
+        """
+
+        def distributions(latents: Arrays) -> dict[str, dist.Distribution]:
+            sites = evaluate_classes(self, latents).sites
+            return {name: sites[name]["fn"] for name in self.attributes}
+
+        latents = self.checked_latents(latents)
+        return Traced.of(distributions, latents)(latents)
+
+    def checked_latents(self, latents: Mapping[str, Any]) -> dict[str, Array]:
+        """The latents as arrays. Latents without a value are refused: the program would draw them silently."""
+        missing = [name for name in self.latents if name not in latents]
+        if missing:
+            raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
+        return {name: np.asarray(value) for name, value in latents.items()}
+
+    def fingerprint(self) -> dict[str, dict[str, str]]:
+        """What tells a program of one's own from others in a file: its sites, and what its function reads, by name.
+
+        Code is compared among programs that one version of Python has compiled.
+        """
+        read = {} if self.content is None else self.content.digests
+        parts = {f"Python {sys.version_info.major}.{sys.version_info.minor}": read}
+        if self.awaits_covariates:
+            return parts
+        sites = self.structure
+        named = {**dict(sites.latents), **dict(sites.attributes), **dict(sites.local), **dict(sites.covariates)}
+        return {"sites": {f"the site {name}": str(shape) for name, shape in named.items()}, **parts}

@@ -21,7 +21,6 @@ from bayesgen.program import (
     Trace,
     arbitrary_numbers,
     arbitrary_sites,
-    as_codes,
     in_plate,
     is_deterministic,
     is_drawn,
@@ -29,8 +28,9 @@ from bayesgen.program import (
     is_sample,
     is_scanned,
     log_prob,
-    samples,
+    sample_sites,
     signature_of,
+    with_integer_values,
 )
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array
@@ -137,8 +137,10 @@ class Call:
 
             trace = arbitrary_sites(model, 1, {}, numbers)
             runs.append((trace, observations))
-            distributions = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in samples(trace).items()}
-            log_probs = {} if are_drawn else {name: log_prob(as_codes(trace[name])) for name in observations.values}
+            distributions = {name: jax.tree.leaves((m["fn"], m["scale"])) for name, m in sample_sites(trace).items()}
+            log_probs = (
+                {} if are_drawn else {name: log_prob(with_integer_values(trace[name])) for name in observations.values}
+            )
             deterministics = {name: m["value"] for name, m in trace.items() if is_deterministic(m)}
             return ModelOutputs(dict(observations.values), log_probs, distributions, deterministics)
 
@@ -344,7 +346,7 @@ class ModelStudy:
         return self.call.traced({**self.leaves, **changed}, arrays, self.training, are_drawn=are_drawn)
 
     def _check_latents(self, larger: Trace) -> None:
-        for name, message in samples(self.trace).items():
+        for name, message in sample_sites(self.trace).items():
             if name in self.observed or name not in larger:
                 continue
             if is_factor(message) and message["fn"].batch_shape != larger[name]["fn"].batch_shape:

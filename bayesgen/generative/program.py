@@ -2,15 +2,11 @@
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
-from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import (
@@ -26,30 +22,22 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
-    FAST_TO_COMPILE,
-    Arrays,
     ConcreteModel,
     FunctionContent,
-    Plan,
     PytreeFunction,
     Response,
-    Site,
     check_missing,
     check_numbers,
     covariate_cells,
-    evaluate_classes,
     log_density_of_sites,
     program_table,
     read_rows,
     register_program,
-    simulated,
-    sites_of,
     weakref_safe,
-    with_covariates,
 )
 from bayesgen.recognition import check_signature, continuous_label, summarize_rows
-from bayesgen.records import content_hash, fill, record
-from bayesgen.runtime import OwnedJit, Traced, as_key, check_not_forked, in_float64
+from bayesgen.records import fill
+from bayesgen.runtime import as_key, check_not_forked, in_float64
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -59,11 +47,11 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Array, Data, Float, Int, PRNGKeyArray, Seed, Shaped, Values
+from bayesgen.typing import Data, Float, Int, Seed, Values
 
-from .as_written import AsWritten, as_written
+from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
-from .model_arguments import own_array
+from .simulation import draw_sites, joined_rows, with_covariates_of_rows
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -233,10 +221,9 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         ({'x': array([2.])}, None)
         """
         constants = (constants,) if isinstance(constants, str) else tuple(constants)
-        written = as_written(model, args, kwargs, rows, label, constants)
-        stated = classes if classes is not None or label is None else written.num_classes.get(label)
-        program = cls(written.function, label=label, classes=stated, local=written.function.local)
-        return program.for_covariates(written.columns)
+        function, columns, num_classes = as_written(model, args, kwargs, rows, label, constants)
+        stated = classes if classes is not None or label is None else num_classes.get(label)
+        return cls(function, label=label, classes=stated, local=function.local).for_covariates(columns)
 
     @in_float64
     def read(self, *args: Any, **kwargs: Any) -> tuple[Any, np.ndarray | None]:
@@ -259,34 +246,8 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         values, covariates, num_rows = self.function.read(args, kwargs)
         labels = values.pop(self.label or self.response_site or "", None)
         if self.label is not None and labels is not None and self.classes != tuple(range(self.num_classes)):
-            labels = self._named(labels)
+            labels = named_labels(self, labels)
         return {**values, **covariates} or pd.DataFrame(index=range(num_rows)), labels
-
-    def _named(self, values: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
-        """The names of the classes of a label site's values; None where these are missing."""
-        missing = np.isnan(values)
-        wrong = ~missing & ~np.isin(values, range(self.num_classes))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                f"The label {self.label!r} has {values[row]} in row {row}, and its values are 0 to "
-                f"{self.num_classes - 1}, of the classes {quote_some(self.classes)}: correct it, or make it NaN where "
-                "the label is not known."
-            )
-        return category_array((*self.classes, None))[np.where(missing, -1, values).astype(int)]
-
-    def fingerprint(self) -> dict[str, dict[str, str]]:
-        """What tells a program of one's own from others in a file: its sites, and what its function reads, by name.
-
-        Code is compared among programs that one version of Python has compiled.
-        """
-        read = {} if self.content is None else self.content.digests
-        parts = {f"Python {sys.version_info.major}.{sys.version_info.minor}": read}
-        if self.awaits_covariates:
-            return parts
-        sites = self.structure
-        named = {**dict(sites.latents), **dict(sites.attributes), **dict(sites.local), **dict(sites.covariates)}
-        return {"sites": {f"the site {name}": str(shape) for name, shape in named.items()}, **parts}
 
     def refreshed(self) -> "GenerativeProgram":
         """The program, made again if what its function reads has changed since."""
@@ -329,10 +290,10 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         Raises:
             DataError: missing covariates, or covariates without one value a row.
         """
-        program, values = self._with_covariates(n, covariates)
-        known = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
-        drawn = program._drawn(n, as_key(seed)[None], known, values)
-        rows = program._joined_rows(drawn, program.structure.row_sites, values)
+        program, values = with_covariates_of_rows(self, n, covariates)
+        one_world = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
+        drawn = draw_sites(program, n, as_key(seed)[None], one_world, values)
+        rows = joined_rows(program, drawn, program.structure.row_sites, values)
         if self.label is not None:
             rows[self.label] = category_array(self.classes)[rows[self.label]]
         return rows
@@ -340,7 +301,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
     def draw_latents(self, *, seed: Seed = 0) -> dict[str, np.ndarray]:
         """Latent site -> value: a process drawn from the program's prior."""
         size = max(1, self.num_classes)
-        drawn = self._drawn(size, as_key(seed)[None], {}, self.example_covariates(size))
+        drawn = draw_sites(self, size, as_key(seed)[None], {}, self.example_covariates(size))
         return {name: drawn[name][0] for name in self.latents}
 
     def simulate_many(
@@ -357,9 +318,9 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         Returns:
             Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
         """
-        program, values = self._with_covariates(n, covariates)
-        drawn = program._drawn(n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
-        rows = program._joined_rows(drawn, program.structure.attributes, values)
+        program, values = with_covariates_of_rows(self, n, covariates)
+        drawn = draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
+        rows = joined_rows(program, drawn, program.structure.attributes, values)
         return {name: drawn[name] for name in program.latents}, rows
 
     def generate(
@@ -374,82 +335,14 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             Latent or deterministic site -> (worlds, ...); sites with a value for each row, deterministic ones too ->
             (worlds, n, ...), labels as codes.
         """
-        program, values = self._with_covariates(n, covariates)
-        drawn = program._drawn(n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
+        program, values = with_covariates_of_rows(self, n, covariates)
+        drawn = draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
         positions = {name: site.position for name, site in program.structure.row_sites}
         positions |= dict(program.structure.row_deterministics)
         sites = {name: np.moveaxis(drawn[name], position + 1, 1) for name, position in positions.items()}
         if self.label is not None:
             sites[self.label] = drawn[self.label].reshape(num_worlds, n)
         return {name: value for name, value in drawn.items() if name not in sites}, sites
-
-    @in_float64
-    def _drawn(
-        self, n: int, keys: PRNGKeyArray, latents: Mapping[str, Any], covariates: Mapping[str, Any]
-    ) -> dict[str, Shaped[np.ndarray, "worlds ..."]]:
-        """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
-
-        Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again.
-        """
-        latents = {name: np.asarray(value) for name, value in latents.items()}
-        if covariates and len(keys) == 1:
-            known = {name: jnp.asarray(value[0]) for name, value in latents.items()}
-            world = self._world(n, keys[0], known, covariates)
-            drawn = {name: value[None] for name, value in world.items()}
-        else:
-            unplanned = self.replace(structure=self.structure, plan=Plan(()))  # plans are of likelihoods
-            drawn = _worlds(unplanned, keys, latents, n=n, covariates=_Covariates.of(covariates))
-        return {name: np.asarray(value) for name, value in drawn.items()}
-
-    def _world(self, n: int, key: PRNGKeyArray, latents: Arrays, covariates: Mapping[str, Any]) -> dict[str, Array]:
-        """Site -> its value in one run of the program."""
-        trace = sites_of(handlers.substitute(self.function_as_made, data=latents), n, covariates, key)
-        row_names = (*dict(self.structure.row_deterministics), *self.row_sites)
-        names = (*self.latents, *self.structure.deterministics, *row_names)
-        return {name: trace[name]["value"] for name in names}
-
-    def _joined_rows(
-        self, drawn: Mapping[str, np.ndarray], sites: Iterable[tuple[str, Site]], covariates: Mapping[str, Any]
-    ) -> dict[str, np.ndarray]:
-        """Site or covariate -> the rows of all worlds, one world after another; labels as codes."""
-        rows = {name: simulated(site, _joined(drawn[name], site), self.rows_first) for name, site in sites}
-        num_worlds = len(next(iter(drawn.values())))
-        rows |= {name: np.concatenate([value] * num_worlds) for name, value in covariates.items()}
-        if self.label is not None:
-            rows[self.label] = drawn[self.label].reshape(-1)
-        return rows
-
-    def _with_covariates(self, n: int, covariates: Mapping[str, Any]) -> tuple["GenerativeProgram", dict[str, Any]]:
-        """The program of covariates of n rows, and their values.
-
-        Raises:
-            DataError: missing covariates, or covariates without one value a row.
-        """
-        missing = [name for name in self.covariates if name not in covariates]
-        if missing:
-            wanted = ", ".join(f"{name}=..." for name in missing)
-            raise DataError(f"The program computes with covariates that each row has: write simulate(n, {wanted}).")
-        given = {name: np.asarray(v) if np.ndim(v) else np.full(n, v) for name, v in covariates.items()}
-        for name, value in given.items():
-            if value.shape[:1] != (n,):
-                raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
-        program, values = with_covariates(self, given)
-        program.check_indexes(values)
-        return program, values
-
-    @in_float64
-    def class_conditionals(self, latents: Mapping[str, Any]) -> dict[str, dist.Distribution]:
-        """Attribute -> its K class-conditional distributions, as one NumPyro distribution.
-
-        The program is run at n = K with the label set to 0..K-1, so that the instance axis is the class axis.
-        """
-
-        def distributions(latents: Arrays) -> dict[str, dist.Distribution]:
-            sites = evaluate_classes(self, latents).sites
-            return {name: sites[name]["fn"] for name in self.attributes}
-
-        known = self._complete(latents)
-        return Traced.of(distributions, known)(known)
 
     def log_joint(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).
@@ -463,7 +356,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         program, rows = self._read_with(X, y)
         if y is not None and self.response_site is None:
             raise DataError("log_joint takes y for a continuous label alone: its table has all classes.")
-        return program_table(program, program._complete(latents), rows)
+        return program_table(program, program.checked_latents(latents), rows)
 
     @in_float64
     def log_density(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> float:
@@ -475,7 +368,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         if self.label is not None:
             rows = dataclasses.replace(rows, labels=Schema(classes=self.classes).label_codes(y))
         statistics = summarize_rows(program, program.introspection, rows).padded()
-        return float(log_density_of_sites(program, program._complete(latents), statistics))
+        return float(log_density_of_sites(program, program.checked_latents(latents), statistics))
 
     def _read_with(self, X: Data, y: Values | None) -> tuple["GenerativeProgram", Rows]:
         """The program of the rows' covariates, and the rows, with their continuous label if there is one."""
@@ -485,13 +378,6 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         if self.response_site is not None:
             check_missing(program, rows)
         return program, rows
-
-    def _complete(self, latents: Mapping[str, Any]) -> dict[str, Array]:
-        """The latents as arrays. Latents without a value are refused: the program would draw them silently."""
-        missing = [name for name in self.latents if name not in latents]
-        if missing:
-            raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
-        return {name: np.asarray(value) for name, value in latents.items()}
 
     # --- the program as a model ---------------------------------------------------------------------------------
 
@@ -597,34 +483,6 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
 
 
 register_program(GenerativeProgram)
-
-
-@record
-class _Covariates:
-    """Covariates that are compiled in, as NumPyro bounds samples of counts and sequences by their values."""
-
-    values: dict[str, Any]
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "_Covariates":
-        """Covariates as arrays of their own: see `bayesgen.generative.model_arguments.own_array`."""
-        return cls({name: own_array(value) for name, value in values.items()})
-
-    __hash__ = content_hash
-
-
-@functools.partial(OwnedJit, static_argnames=("n", "covariates"), compiler_options=FAST_TO_COMPILE)
-def _worlds(
-    program: GenerativeProgram, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates
-) -> dict[str, Array]:
-    """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
-    return jax.vmap(lambda key, known: program._world(n, key, known, covariates.values))(keys, latents)
-
-
-def _joined(values: Shaped[np.ndarray, "worlds ..."], site: Site) -> Shaped[np.ndarray, "..."]:
-    """The rows of all worlds along the instance axis of a site."""
-    apart = np.moveaxis(values, 0, site.position)
-    return apart.reshape(*apart.shape[: site.position], -1, *apart.shape[site.position + 2 :])
 
 
 def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:

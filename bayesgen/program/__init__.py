@@ -43,7 +43,6 @@ from .messages import (
     Message,
     Trace,
     arguments_of,
-    as_codes,
     base_support,
     check_same_sites,
     counts_partly,
@@ -55,14 +54,15 @@ from .messages import (
     is_sample,
     is_scanned,
     log_prob,
-    samples,
+    sample_sites,
     signature_of,
+    with_integer_values,
 )
 from .missing import check_missing
 from .model import ConcreteModel, Model, Recipe, Response, WrappedModel
 from .pytree import PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .row_latents import WithRowLatents, repeated_rows, row_digests
-from .rows import check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
+from .rows import AnyProgram, check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
 from .starts import PRIOR_STARTS, dispersed, dispersed_starts
 from .structure import BLOCK, Arrays, Means, Plan, Program, Site, Structure, TimeSteps
 from .tracing import sites_of
@@ -73,6 +73,7 @@ __all__ = [
     "FAST_TO_COMPILE",
     "NUMBERS_OF_A_RUN",
     "PRIOR_STARTS",
+    "AnyProgram",
     "Arrays",
     "ConcreteModel",
     "CrossProductsTerm",
@@ -103,7 +104,6 @@ __all__ = [
     "arbitrary_sites",
     "are_exchangeable",
     "arguments_of",
-    "as_codes",
     "at_free",
     "average_states",
     "base_support",
@@ -146,7 +146,7 @@ __all__ = [
     "row_digests",
     "row_statistics",
     "run_abstractly",
-    "samples",
+    "sample_sites",
     "saturated_sites",
     "scores_of",
     "scores_of_draws",
@@ -160,4 +160,5 @@ __all__ = [
     "states_at",
     "weakref_safe",
     "with_covariates",
+    "with_integer_values",
 ]

@@ -14,7 +14,7 @@ from bayesgen.runtime import Traced
 from bayesgen.statistics import SequenceDistribution, innermost
 from bayesgen.typing import Array, Float, Shaped
 
-from .messages import Message, Trace, base_support, is_drawn, samples
+from .messages import Message, Trace, base_support, is_drawn, sample_sites
 from .structure import Arrays, Program
 from .tracing import sites_of
 
@@ -60,7 +60,7 @@ def arbitrary_sites(
     return sites_of(function, size, covariates, jax.random.key(0, impl="unsafe_rbg"), choose)
 
 
-def run(
+def arbitrary_trace(
     program: Program,
     size: int,
     covariates: Arrays,
@@ -77,7 +77,7 @@ def run(
         spread: how far values are from their means, see `arbitrary_value`.
     """
     trace = arbitrary_sites(program.function_as_made, size, covariates, numbers, spread)
-    for message in samples(trace).values():
+    for message in sample_sites(trace).values():
         message["support"] = message["fn"].support  # may be computed on access, so not after tracing
     return trace
 
@@ -85,15 +85,15 @@ def run(
 def run_abstractly(program: Program, size: int) -> tuple[Trace, Traced]:
     """The sites of a program without values: names, shapes and supports alone are meaningful; and the run, traced.
 
-    Its arguments are those of `run`: numbers, spread and covariates. Its results are the values of unobserved sites.
+    Its arguments are those of `arbitrary_trace`: numbers, spread and covariates. Its results are the values of unobserved sites.
     """
     traces: list[Trace] = []
 
     def values(
         numbers: Float[Array, " numbers"], spread: Float[Array, ""], covariates: Arrays
     ) -> dict[str, Shaped[Array, "..."]]:
-        traces.append(run(program, size, covariates, numbers, spread))
-        return {name: message["value"] for name, message in samples(traces[0]).items() if is_drawn(message)}
+        traces.append(arbitrary_trace(program, size, covariates, numbers, spread))
+        return {name: message["value"] for name, message in sample_sites(traces[0]).items() if is_drawn(message)}
 
     columns, real = program.covariate_columns, jnp.result_type(float)
     rows = {name: jax.ShapeDtypeStruct((size, *column.row_shape), column.dtype) for name, column in columns.items()}

@@ -20,7 +20,7 @@ from bayesgen.runtime import VANISHING
 from bayesgen.statistics import Conditional, read_conditional
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
-from .messages import Message, Trace, check_same_sites, is_factor, log_prob, samples
+from .messages import Message, Trace, check_same_sites, is_factor, log_prob, sample_sites
 from .missing import with_possible_values
 from .structure import Arrays, Program, Site
 from .tracing import sites_of
@@ -323,7 +323,7 @@ def evaluate(
     )
     priors = {
         name: _latent_value(message, free.get(name))
-        for name, message in samples(trace).items()
+        for name, message in sample_sites(trace).items()
         if name in latent_names or is_factor(message)
     }
     label = None if structure.label is None else trace[structure.label]
@@ -385,7 +385,7 @@ def _sites_at(
 
     examples = {name: covariates.get(name, ones) for name, ones in program.example_covariates(size).items()}
     trace = sites_of(program.function_as_made, size, examples, jax.random.key(0), choose)
-    drawn = {name for name, message in samples(trace).items() if not is_factor(message)}
+    drawn = {name for name, message in sample_sites(trace).items() if not is_factor(message)}
     check_same_sites(drawn, {*program.latents, *site_values, *latents})
     return trace
 

@@ -17,7 +17,7 @@ from bayesgen.typing import Array, Bool, Float
 
 
 class Message(TypedDict, total=False):
-    """The entries of NumPyro's message about a site that are read here; `run` adds `support`."""
+    """The entries of NumPyro's message about a site that are read here; `arbitrary_trace` adds `support`."""
 
     _control_flow_done: bool  # whether its site is that of a scan
 
@@ -102,7 +102,7 @@ def is_plate(message: Message) -> bool:
     return message["type"] == "plate"
 
 
-def samples(trace: Trace) -> dict[str, Message]:
+def sample_sites(trace: Trace) -> dict[str, Message]:
     """The sample sites."""
     return {name: message for name, message in trace.items() if is_sample(message)}
 
@@ -124,7 +124,7 @@ def log_prob(message: Message, observed: Bool[Array, "..."] | None = None) -> Fl
     return log_probs if message["scale"] is None else message["scale"] * log_probs
 
 
-def as_codes(message: Message) -> Message:
+def with_integer_values(message: Message) -> Message:
     """A site with values of a discrete distribution as whole numbers, as NumPyro takes them; 0 where missing."""
     if not message["fn"].support.is_discrete:
         return message

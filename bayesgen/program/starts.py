@@ -11,7 +11,7 @@ from bayesgen.runtime import OwnedJit, as_key, generator
 from bayesgen.statistics import innermost
 from bayesgen.typing import Array, Float, Int, PRNGKeyArray, Seed
 
-from .arbitrary import arbitrary_numbers, center_and_scale, run
+from .arbitrary import arbitrary_numbers, arbitrary_trace, center_and_scale
 from .messages import Message, base_support
 from .structure import Program
 
@@ -48,7 +48,7 @@ def _about_prior_means(program: Program, numbers: Float[Array, " numbers"], seed
     Searches stretch some of these coordinates, which hardly moves points about a mean.
     """
     size = program.num_classes
-    sites = run(program, size, program.example_covariates(size), numbers)
+    sites = arbitrary_trace(program, size, program.example_covariates(size), numbers)
     points = (_start_of(sites[name], seed + index) for index, name in enumerate(program.latents))
     return jnp.concatenate([jnp.ravel(point) for point in points])
 

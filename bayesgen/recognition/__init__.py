@@ -1,7 +1,6 @@
 """What a program is made of: found by tracing it, and proven by numbers."""
 
-from .conventions import check_signature, is_of_classes, value_range
-from .discovery import continuous_label
+from .discovery import check_signature, continuous_label, is_of_classes, value_range
 from .introspection import Introspection
 from .supports import check_values, summarize_rows
 

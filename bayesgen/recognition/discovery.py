@@ -1,10 +1,14 @@
-"""The structure of a program, found by running it at two numbers of rows. Broken conventions are refused."""
+"""The structure of a program, found by running it at two numbers of rows; what breaks a convention is refused."""
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import biject_to
 from numpyro.primitives import CondIndepStackFrame
@@ -18,20 +22,22 @@ from bayesgen.program import (
     Structure,
     TimeSteps,
     Trace,
+    arguments_of,
     base_support,
     check_same_sites,
     counts_partly,
     in_plate,
     is_deterministic,
+    is_factor,
     is_plate,
     run_abstractly,
-    samples,
+    sample_sites,
 )
 from bayesgen.runtime import Traced, in_float64
 from bayesgen.statistics import SequenceDistribution, event_axes, innermost
 
-from .conventions import check_label, check_local, check_signature, check_sites, is_of_classes, value_range
-
+CLASS_DISTRIBUTIONS = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
+DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
 
 
@@ -57,12 +63,12 @@ def discover(program: Program) -> Discovery:
     check_signature(program.function)
     sizes = _sizes(program)
     (first, values), (second, _) = (_run(program, size) for size in sizes)
-    check_same_sites(samples(first), samples(second))
+    check_same_sites(sample_sites(first), sample_sites(second))
     plate = _instance_plate(first, second, sizes)
     check_sites(first, plate.name, program.label)
     if program.label is not None:
         check_label(first, program.label, program.num_classes, plate)
-    inside = {name: message for name, message in samples(first).items() if in_plate(message, plate.name)}
+    inside = {name: message for name, message in sample_sites(first).items() if in_plate(message, plate.name)}
     check_local(inside, program.local, program.label, plate.name)
     row_sites = {name: _site(message, plate.dim) for name, message in inside.items() if name != program.label}
     for name, site in row_sites.items():
@@ -91,7 +97,7 @@ def discover(program: Program) -> Discovery:
         attributes=attributes,
         latents=tuple(
             (name, _unconstrained_shape(program, message, second[name], plate.name))
-            for name, message in samples(first).items()
+            for name, message in sample_sites(first).items()
             if name not in inside and not message["is_observed"]
         ),
         deterministics=tuple(name for name, axes in row_axes.items() if axes == []),
@@ -105,7 +111,7 @@ def discover(program: Program) -> Discovery:
             f"The local latents {quote_some([*structure.joint_values()])} have {structure.num_joint_values:,} joint "
             f"values in a row, and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
         )
-    supports = {name: _untraced(base_support(message["support"])) for name, message in samples(first).items()}
+    supports = {name: _untraced(base_support(message["support"])) for name, message in sample_sites(first).items()}
     return Discovery(structure, supports, values, sizes[0])
 
 
@@ -161,11 +167,15 @@ def continuous_label(program: Program, label: str, stated: bool | None) -> str |
         ModelError: a site that is not what was stated of it, or not one number a row.
     """
     check_signature(program.function)
-    message = samples(_run(program, _sizes(program)[0])[0]).get(label)
+    message = sample_sites(_run(program, _sizes(program)[0])[0]).get(label)
     if message is None or (message["support"].is_discrete and (stated is not None or is_of_classes(message))):
         if stated:
-            found = "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
-            raise ModelError(f"continuous=True says that the label {label!r} is continuous, and the program {found}.")
+            in_program = (
+                "has no such site" if message is None else f"samples it from {_kind(message)}, of whole numbers"
+            )
+            raise ModelError(
+                f"continuous=True says that the label {label!r} is continuous, and the program {in_program}."
+            )
         return None
     if stated is False:
         raise ModelError(
@@ -262,3 +272,111 @@ def _free_shape(message: Message, shape: tuple[int, ...]) -> tuple[int, ...]:
             "to no real numbers: sample real numbers and compute the value of them, as a handler of "
             "numpyro.infer.reparam does."
         ) from None
+
+
+# --- conventions: what breaks one is refused, with the remedy ------------------------------------------------------
+
+
+def is_of_classes(message: Message) -> bool:
+    """Whether the values of a sample site are classes; other whole numbers are counts."""
+    return isinstance(innermost(message["fn"]), CLASS_DISTRIBUTIONS)
+
+
+def check_signature(function: Callable[..., object]) -> None:
+    """Refuse functions that take data, (X, y=None), and not a number of rows."""
+    if hasattr(function, "covariates"):
+        return
+    arguments = arguments_of(function)
+    positional = [a for a in arguments if a.kind in (a.POSITIONAL_ONLY, a.POSITIONAL_OR_KEYWORD)]
+    required = [argument for argument in positional if argument.default is argument.empty]
+    if len(required) > 1 or any(argument.name.lower() in DATA_NAMES for argument in positional):
+        raise ModelError(
+            f"A program takes the number of rows n and makes the rows itself; this function takes "
+            f"({', '.join(map(str, arguments))}), as one that is given data does. Write def program(n), sample the "
+            "label and every attribute in numpyro.plate('instances', n) without obs=, and pass what a row knows but "
+            "the program does not model as a keyword-only argument (a covariate)."
+        )
+
+
+def check_sites(trace: Trace, plate: str, label: str | None) -> None:
+    """Refuse sites that a generative program cannot have."""
+    for message in sample_sites(trace).values():
+        _check_sample(message, plate, label)
+
+
+def _check_sample(message: Message, plate: str, label: str | None) -> None:
+    name, inside = message["name"], in_plate(message, plate)
+    if isinstance(innermost(message["fn"]), dist.Delta):
+        raise ModelError(
+            f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
+            "value without sampling it, or record it by numpyro.deterministic."
+        )
+    if message["is_observed"] and not (is_factor(message) and not inside):
+        raise ModelError(
+            f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
+            f"the plate {plate!r}); bayesgen conditions on the data itself."
+        )
+    if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
+        raise ModelError(
+            f"The latent site {name!r} is discrete: only the label may be, and latents of the rows that local=(...) "
+            f"names. Sample it in the plate {plate!r} and name it there, sum it out, or make it an attribute."
+        )
+
+
+def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStackFrame) -> None:
+    """Refuse a label site that does not exist, or whose values are not the codes 0 to K - 1, one for each row."""
+    inside = [name for name, message in sample_sites(trace).items() if in_plate(message, plate.name)]
+    if label not in inside and label in trace:
+        raise ModelError(f"The label site {label!r} is not in the plate {plate.name!r}: sample it there.")
+    if label not in inside:
+        raise ModelError(
+            f"The program has no label site {label!r} in its plate {plate.name!r}, only {inside}. Name it, or pass "
+            "label=..."
+        )
+    distribution = trace[label]["fn"]
+    other_axes = list(distribution.batch_shape)
+    if len(other_axes) >= -plate.dim:
+        del other_axes[plate.dim]
+    if distribution.event_shape or any(size != 1 for size in other_axes):
+        raise ModelError(
+            f"The label site {label!r} has the shape {distribution.shape()}, more than one number a row: sample it in "
+            f"the plate {plate.name!r} alone, outside of any other plate and without to_event."
+        )
+    values = value_range(trace[label]["support"])
+    if values != (0, num_classes - 1):
+        kind = type(innermost(distribution)).__name__
+        bounds = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
+        raise ModelError(
+            f"The label site {label!r} is {kind}, whose values are {bounds}, and the program has {num_classes} "
+            f"classes: they must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
+            "probabilities (Bernoulli for two classes), and pass as many classes."
+        )
+
+
+def check_local(inside: Trace, local: Collection[str], label: str | None, plate: str) -> None:
+    """Refuse local latents that are no sites of the rows, or discrete without a finite support of a known size."""
+    for name in local:
+        if name not in inside or name == label:
+            row_sites = [site for site in inside if site != label]
+            raise ModelError(
+                f"local= names {name!r}, and latents of rows are sites of the plate {plate!r} other than the label: "
+                f"{row_sites}."
+            )
+        if inside[name]["support"].is_discrete and value_range(inside[name]["support"]) is None:
+            raise ModelError(
+                f"The local latent {name!r} is {type(innermost(inside[name]['fn'])).__name__}, whose values are not "
+                "whole numbers of a known range, so they cannot be summed out. Use Categorical, Bernoulli, or another "
+                "distribution whose bounds are numbers; or integrate it out in the program."
+            )
+
+
+def value_range(support: Constraint) -> tuple[int, int] | None:
+    """The lowest and the highest value of an integer support; None where they are not known."""
+    support = base_support(support)
+    if isinstance(support, type(constraints.boolean)):
+        return 0, 1
+    bounds = jax.tree.leaves(support)
+    are_numbers = not any(np.ndim(bound) or isinstance(bound, jax.core.Tracer) for bound in bounds)
+    if not isinstance(support, type(constraints.integer_interval(0, 1))) or not are_numbers:
+        return None
+    return int(support.lower_bound), int(support.upper_bound)

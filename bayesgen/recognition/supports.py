@@ -19,7 +19,7 @@ from .introspection import Introspection
 
 
 @in_float64
-def check_values(program: Program, known: Introspection, rows: Rows) -> None:
+def check_values(program: Program, introspection: Introspection, rows: Rows) -> None:
     """Refuse values outside the support of their site: fractions of counts, more successes than trials.
 
     Where a row has no label, a value has to be possible under some class. Missing cells are not checked.
@@ -28,15 +28,17 @@ def check_values(program: Program, known: Introspection, rows: Rows) -> None:
         if site.discrete and site.steps is None:
             values = rows.values[name]
             _refuse_values(name, values, values != np.floor(values), lambda cell: "whole numbers")
-    for name, support in known.supports_of_steps.items():
+    for name, support in introspection.supports_of_steps.items():
         check_sequences(name, program.structure.attribute[name], support, rows.values[name], rows.observed.get(name))
     if not rows.num_rows:
         return
     labels = np.full(rows.num_rows, -1) if rows.labels is None else rows.labels
-    num_classes = program.num_classes if known.supports_depend_on_class and (labels < 0).any() else 1
-    supports = [known.supports_by_row(rows, np.where(labels < 0, index, labels)) for index in range(num_classes)]
-    for name in known.inputs_of_supports:
-        _check_bounds(name, rows, [of_class[name] for of_class in supports])
+    num_classes = program.num_classes if introspection.supports_depend_on_class and (labels < 0).any() else 1
+    supports = [
+        introspection.supports_by_row(rows, np.where(labels < 0, index, labels)) for index in range(num_classes)
+    ]
+    for name in introspection.inputs_of_supports:
+        _check_bounds(name, rows, [by_site[name] for by_site in supports])
 
 
 @in_float64
@@ -60,12 +62,12 @@ def check_sequences(
         DataError: naming row and time step.
     """
     assert site.steps is not None
-    axis, of_symbols = site.step_axis, site.steps.of_symbols
+    axis, are_codes = site.step_axis, site.steps.of_symbols
     observed = None if observed is None else np.asarray(observed)
-    if not of_symbols and observed is not None:
+    if not are_codes and observed is not None:
         values = np.where(observed, values, np.nan)
     _refuse_step(name, values, axis, ~np.asarray(support(np.expand_dims(values, axis + 1))), str(support))
-    if not of_symbols or values.shape[axis] < 2:
+    if not are_codes or values.shape[axis] < 2:
         return
     pairs = np.stack([values[..., :-1], values[..., 1:]], -1)
     broken = ~np.asarray(support(pairs))
@@ -135,15 +137,15 @@ def _refuse_values(
         )
 
 
-def summarize_rows(program: Program, known: Introspection, rows: Rows) -> SufficientStatistics:
+def summarize_rows(program: Program, introspection: Introspection, rows: Rows) -> SufficientStatistics:
     """The sufficient statistics of rows: summaries of the compressed sites, and the rows if there are other sites."""
     plan = program.plan
-    if known.supports_depend_on_class:
-        check_values(program, known, rows)
+    if introspection.supports_depend_on_class:
+        check_values(program, introspection, rows)
     return sufficient_statistics(
         rows,
         dict(plan.compressed),
         program.num_classes,
-        row_parameters=known.row_parameters(rows) if plan.row_parameters else {},
+        row_parameters=introspection.row_parameters(rows) if plan.row_parameters else {},
         keeps_rows=bool(plan.rowwise),
     )

@@ -207,7 +207,7 @@ def test_programs_that_cannot_be_told_from_others_are_loaded_with_a_warning():
 def test_code_of_another_python_is_told_by_its_sites(drawn, path, monkeypatch):
     drawn.save(path)
     later = types.SimpleNamespace(version_info=types.SimpleNamespace(major=3, minor=99))
-    monkeypatch.setattr("bayesgen.generative.program.sys", later)
+    monkeypatch.setattr("bayesgen.generative.introspected.sys", later)
     assert bg.load(path, program=changed).parameters.keys() == {"slope"}
     with pytest.raises(bg.DataError, match=r"another one than that of the fit, in 'the site slope'\."):
         bg.load(path, program=longer)
