@@ -10,7 +10,17 @@ import numpy as np
 from numpyro import handlers
 
 from bayesgen.errors import DataError
-from bayesgen.program import FAST_TO_COMPILE, AnyProgram, Arrays, Program, Site, simulated, sites_of, with_covariates
+from bayesgen.program import (
+    FAST_TO_COMPILE,
+    AnyProgram,
+    Arrays,
+    Plan,
+    Program,
+    Site,
+    simulated,
+    sites_of,
+    with_covariates,
+)
 from bayesgen.records import content_hash, record
 from bayesgen.runtime import OwnedJit, in_float64
 from bayesgen.typing import Array, PRNGKeyArray, Shaped
@@ -53,7 +63,8 @@ def draw_sites(
         world = _world(program, n, keys[0], first, covariates)
         drawn = {name: value[None] for name, value in world.items()}
     else:
-        drawn = _worlds(program, keys, latents, n=n, covariates=_Covariates.of(covariates))
+        bare = program.replace(structure=program.structure, plan=Plan(()))  # no density is needed, and so no plan
+        drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
     return {name: np.asarray(value) for name, value in drawn.items()}
 
 
