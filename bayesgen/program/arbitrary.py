@@ -85,7 +85,8 @@ def arbitrary_trace(
 def run_abstractly(program: Program, size: int) -> tuple[Trace, Traced]:
     """The sites of a program without values: names, shapes and supports alone are meaningful; and the run, traced.
 
-    Its arguments are those of `arbitrary_trace`: numbers, spread and covariates. Its results are the values of unobserved sites.
+    Its arguments are numbers, spread and covariates, as in `arbitrary_trace`; its results the values of unobserved
+    sites.
     """
     traces: list[Trace] = []
 
