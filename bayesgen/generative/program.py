@@ -51,7 +51,7 @@ from bayesgen.typing import Data, Float, Int, Seed, Values
 
 from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
-from .simulation import draw_sites, joined_rows, with_covariates_of_rows
+from .simulation import draw_sites, rows_of_worlds, with_covariates_of_rows
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -293,7 +293,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         program, values = with_covariates_of_rows(self, n, covariates)
         one_world = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
         drawn = draw_sites(program, n, as_key(seed)[None], one_world, values)
-        rows = joined_rows(program, drawn, program.structure.row_sites, values)
+        rows = rows_of_worlds(program, drawn, program.structure.row_sites, values)
         if self.label is not None:
             rows[self.label] = category_array(self.classes)[rows[self.label]]
         return rows
@@ -320,7 +320,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         """
         program, values = with_covariates_of_rows(self, n, covariates)
         drawn = draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
-        rows = joined_rows(program, drawn, program.structure.attributes, values)
+        rows = rows_of_worlds(program, drawn, program.structure.attributes, values)
         return {name: drawn[name] for name in program.latents}, rows
 
     def generate(

@@ -98,7 +98,7 @@ def _worlds(program: Program, keys: Any, latents: Arrays, *, n: int, covariates:
     return jax.vmap(lambda key, values: _world(program, n, key, values, covariates.values))(keys, latents)
 
 
-def joined_rows(
+def rows_of_worlds(
     program: Program, drawn: Mapping[str, np.ndarray], sites: Iterable[tuple[str, Site]], covariates: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """Site or covariate -> the rows of all worlds, one world after another; labels as codes."""
