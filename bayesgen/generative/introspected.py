@@ -47,7 +47,7 @@ class IntrospectedProgram(Program):
     in_prediction: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled and copied: the fields. What was found out about the program is found again."""
+        """The fields, which are pickled and copied. Structure and plan are found again."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return fields if self.content is None else fields | {"function": self.content}
 
@@ -149,7 +149,7 @@ class IntrospectedProgram(Program):
 
     @property
     def unchecked_indexes(self) -> Sequence[str]:
-        """Integer covariates that enter indexes together with what is no covariate."""
+        """Integer covariates that cannot be checked: they enter indexes together with latents, attributes or loops."""
         return self.introspection.indexes.unchecked if self.known_covariates else ()
 
     def check_indexes(self, covariates: Arrays) -> None:
@@ -184,7 +184,7 @@ class IntrospectedProgram(Program):
         return {name: np.asarray(value) for name, value in latents.items()}
 
     def fingerprint(self) -> dict[str, dict[str, str]]:
-        """What tells a program of one's own from others in a file: its sites, and what its function reads, by name.
+        """Digests that tell a program of one's own from others: of its sites, and of what its function reads, by name.
 
         Code is compared among programs that one version of Python has compiled.
         """

@@ -136,7 +136,7 @@ def with_columns(leaves: Leaves) -> tuple[Leaves, dict[str, Text]]:
 
 
 def put_together(template: Any, leaves: Leaves) -> Any:
-    """An argument of these leaves."""
+    """The argument that is made up of these leaves."""
     if type(template) is dict:
         return {key: put_together(part, leaves) for key, part in template.items()}
     return jax.tree.map(leaves.__getitem__, template)
@@ -153,7 +153,7 @@ class Leaf(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Leaf):
-    """What does not follow the rows."""
+    """An argument that does not follow the rows."""
 
     value: Any
 

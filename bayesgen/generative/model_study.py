@@ -1,4 +1,4 @@
-"""Running a model as it is written, to see which axis is that of the rows and what its arguments are."""
+"""Runs a model with `obs=` on its arguments, to see which of them have rows, and along which axis."""
 
 import dataclasses
 import functools
@@ -292,7 +292,7 @@ class ModelStudy:
         )
 
     def _axis_of(self, name: str) -> int | None:
-        """The axis of the rows of an array: the first of their length along which rows make no other row's value."""
+        """The axis of an array's rows: the first that is as long as the data, and along which rows do not mix."""
         array = self.arrays[name]
         axes = [axis for axis, size in enumerate(array.shape) if size == self.size]
         if len(axes) < 2 or name not in _all_of(self.sources.values):
@@ -377,7 +377,7 @@ class ModelStudy:
 
     @property
     def feeding(self) -> frozenset[str]:
-        """The arrays with rows that observed values are made of."""
+        """The arrays with rows from which observed values are computed."""
         return _all_of(self.sources.values) & self.following
 
     @property
@@ -412,7 +412,7 @@ class ModelStudy:
                 )
 
     def _check_alone(self) -> None:
-        """Refuse arguments of which one row enters the log probability, or the observed value, of another one."""
+        """Refuse arguments of which a row changes the log probability, or the observed value, of another row."""
         size = min(self.size, MOST_CHANGED)
         if size < 2:
             return
@@ -437,7 +437,7 @@ class ModelStudy:
                 )
 
     def leaf(self, name: str) -> Leaf:
-        """What an argument is."""
+        """An argument as a constant, as the number of rows, or as an array with rows."""
         axis = self.axes.get(name)
         if axis is None:
             return Constant(self.arguments[name])

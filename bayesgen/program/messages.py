@@ -113,7 +113,7 @@ def in_plate(message: Message, plate: str) -> bool:
 
 
 def log_prob(message: Message, observed: Bool[Array, "..."] | None = None) -> Float[Array, "..."]:
-    """Log probability of a site's observed cells, of all by default, with its scale and mask, by its batch axes.
+    """Log probability of a site's observed cells, of all by default, scale and mask honoured: one for each batch entry.
 
     `observed` has the shape of the site's value, whose missing cells hold some value in the support.
     """

@@ -1,4 +1,4 @@
-"""A program traced at a few numbers of rows, once at each, and arbitrary values at which its traces are evaluated.
+"""Traces of a program, one at each of a few numbers of rows, and arbitrary values at which they are evaluated.
 
 Which inputs a result depends on is read off the data flow of these traces; what a program computes in each row, off
 their values.
