@@ -8,7 +8,6 @@ from .base import ParameterTables as ParameterTables
 from .base import Traits as Traits
 from .base import default_family as default_family
 from .base import hyperparameter_site as hyperparameter_site
-from .base import shown as shown
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
 from .counts import BetaBernoulli, DirichletMultinomial, GammaPoisson
 from .dirichlet import DirichletCategorical
@@ -32,6 +31,7 @@ from .hyperparameters import broadcasts_to as broadcasts_to
 from .hyperparameters import check_counted as check_counted
 from .hyperparameters import check_positive as check_positive
 from .hyperparameters import default_variances as default_variances
+from .hyperparameters import shown as shown
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .normal_inverse_gamma import NormalInverseGamma

@@ -29,7 +29,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int, Values
 
-from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of
+from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of, shown
 
 ParameterTables: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
@@ -498,10 +498,3 @@ def default_family(kind: Kind, is_sparse: bool) -> Family | None:
     A family registers itself for the kind whose default it is.
     """
     return None if kind.modelled_as == kind else default_family(kind.modelled_as, is_sparse)
-
-
-def shown(value: object) -> str:
-    """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
-    if isinstance(value, np.ndarray | jax.Array):
-        return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"
-    return type(value).__name__ if isinstance(value, dist.Distribution) else repr(value)

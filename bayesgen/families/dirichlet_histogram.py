@@ -28,9 +28,9 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Category, Float, Int, PRNGKeyArray
 
-from .base import ParameterTables, default_family, shown
+from .base import ParameterTables, default_family
 from .dirichlet import DirichletFamily
-from .hyperparameters import Hyperparameter, Scale, Stated, as_number, check_positive
+from .hyperparameters import Hyperparameter, Scale, Stated, as_number, check_positive, shown
 
 _quantiles = jax.jit(quantiles)
 

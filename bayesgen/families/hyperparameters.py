@@ -234,6 +234,13 @@ def as_number(value: Any) -> Any:
     return np.asarray(value, np.float64)
 
 
+def shown(value: object) -> str:
+    """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"
+    return type(value).__name__ if isinstance(value, dist.Distribution) else repr(value)
+
+
 def broadcast(family: str, table: tuple[int, ...], /, **values: Any) -> dict[str, Any]:
     """Broadcast hyperparameters, under the names of the fields, to the shape of a table.
 
