@@ -3,8 +3,8 @@
 from .base import PredictiveDistribution, StackedPredictive, deferred, joined_predictives
 from .grid import GridPredictive
 from .parametric import MixturePredictive, NormalPredictive, StudentTPredictive
-from .quadrature import Line, LogFunction, Support
-from .whole_numbers import WholeNumbers
+from .quadrature import LogFunction
+from .supports import Line, Support, WholeNumbers
 
 __all__ = [
     "GridPredictive",

@@ -11,8 +11,8 @@ from bayesgen.records import by_content
 from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Float, Int
 
-from .quadrature import Line, Support, integrate
-from .whole_numbers import WholeNumbers
+from .quadrature import integrate
+from .supports import Line, Support, WholeNumbers
 
 
 class PredictiveDistribution(abc.ABC):

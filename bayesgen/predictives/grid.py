@@ -9,7 +9,8 @@ from bayesgen.runtime import ROUNDING
 from bayesgen.typing import ArrayOrNumber, Bool, Float, Int
 
 from .base import PredictiveDistribution
-from .quadrature import NODES, LogFunction, Panels, Support, integrate
+from .quadrature import LogFunction, Panels, integrate
+from .supports import NODES, Support
 
 
 @by_content

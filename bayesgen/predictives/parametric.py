@@ -15,7 +15,7 @@ from bayesgen.statistics import LOG_2PI, log_rising
 from bayesgen.typing import ArrayOrNumber, Float
 
 from .base import PredictiveDistribution, centre_and_scale
-from .quadrature import find_roots
+from .supports import find_roots
 
 
 class LocationScale(PredictiveDistribution):

@@ -9,7 +9,7 @@ from numpyro.distributions import constraints
 
 from bayesgen.prediction.responses import as_normal
 from bayesgen.predictives import GridPredictive, Line, NormalPredictive
-from bayesgen.predictives.quadrature import GAUSS, KRONROD, NODES, antiderivatives, interpolants
+from bayesgen.predictives.supports import GAUSS, KRONROD, NODES, antiderivatives, interpolants
 
 close = np.testing.assert_allclose
 REAL = Line(dist.biject_to(constraints.real), 0.3, 1.7)

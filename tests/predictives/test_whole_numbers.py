@@ -6,7 +6,7 @@ import scipy.stats
 from numpyro.distributions import constraints
 
 from bayesgen.predictives import GridPredictive, WholeNumbers
-from bayesgen.predictives.whole_numbers import _rule
+from bayesgen.predictives.supports import _rule
 
 close = np.testing.assert_allclose
 COUNTS = WholeNumbers.of(constraints.nonnegative_integer, 6)
