@@ -5,7 +5,7 @@ one axis are written with a space first, Float[Array, " n"], which keeps linters
 """
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     Data: TypeAlias = Values | Mapping[Hashable, Values] | IntoFrame | sparray | spmatrix
 else:  # whatever libraries the user has
     Values = Data = object
-Result = TypeVar("Result")  # of a function that is called for another one
+P = ParamSpec("P")  # arguments and result of a function that is called for another one
+Result = TypeVar("Result")
 
 __all__ = [
     "Array",
@@ -40,6 +41,7 @@ __all__ = [
     "Int",
     "Integer",
     "Num",
+    "P",
     "PRNGKeyArray",
     "Real",
     "Result",

@@ -8,18 +8,16 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayesgen.typing import Result
+from bayesgen.typing import P, Result
 
 from .jaxprs import ByNumPy, Variable, needed_equations
-
-P = ParamSpec("P")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

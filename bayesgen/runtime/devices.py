@@ -11,15 +11,14 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from bayesgen.errors import BayesgenError, DataError
-from bayesgen.typing import Result
+from bayesgen.typing import P, Result
 
-P = ParamSpec("P")
 Tree = TypeVar("Tree")
 
 # in a process forked after JAX has run, the threads of JAX do not exist, and calls of JAX never return

@@ -9,7 +9,7 @@ Source: Rabiner (1989), A tutorial on hidden Markov models, Proceedings of the I
 """
 
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from bayesgen.records import record
-from bayesgen.typing import Array, Bool, Float, Int, Result
+from bayesgen.typing import Array, Bool, Float, Int, P, Result
 
 from .semirings import finite_or_zero, log_sum_exp
 
@@ -30,7 +30,6 @@ from .semirings import finite_or_zero, log_sum_exp
 # pass is a small loop of its own, which XLA fuses for CPUs, ten times as fast: see benchmarks/hidden_markov.py.
 # Transfer matrices of blocks of steps, and an associative scan, were not faster up to 5,000 steps.
 
-P = ParamSpec("P")
 UNROLLED_STATES = 20  # up to which sums over states are unrolled, which is faster but compiles longer
 
 First: TypeAlias = Float[jax.Array, " S *#batch"]

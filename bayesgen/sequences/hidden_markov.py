@@ -102,7 +102,7 @@ def first_state_support(support: constraints.Constraint, step_axes: int) -> cons
     return jax.tree.map(first, support)
 
 
-CATEGORICAL = dist.CategoricalProbs | dist.CategoricalLogits
+CATEGORICALS = dist.CategoricalProbs | dist.CategoricalLogits
 
 
 class HiddenMarkov(SequenceDistribution):
@@ -222,7 +222,7 @@ class HiddenMarkov(SequenceDistribution):
     ) -> Float[jax.Array, "..."]:
         """Log density of time steps in each state; -inf outside the support of the state."""
         support = self.emissions.support
-        if isinstance(innermost(self.emissions), CATEGORICAL):
+        if isinstance(innermost(self.emissions), CATEGORICALS):
             steps = steps.astype(int)
         if not depends_on_state(support, step_axes):
             return jnp.asarray(log_prob_of_cells(self.emissions, steps, seen))
@@ -249,7 +249,7 @@ class HiddenMarkov(SequenceDistribution):
 
 def _are_symbols(emissions: dist.Distribution) -> bool:
     """Whether a time step is one symbol."""
-    return isinstance(innermost(emissions), CATEGORICAL) and not emissions.event_shape
+    return isinstance(innermost(emissions), CATEGORICALS) and not emissions.event_shape
 
 
 def _check_emissions(emissions: dist.Distribution, symbols: Sequence[Hashable] | None) -> None:
