@@ -1,6 +1,7 @@
 """Markov chains, hidden Markov models and grammars: their distributions, likelihoods, and families with their E-steps.
 
-A wing: built from what the rooms below export, by which chains, states and trees are what any other distribution is.
+A wing: it uses only what other rooms export, and no room imports it. It registers its distributions, and the family of
+columns of symbols for which none is chosen.
 """
 
 from .contexts import Contexts as Contexts
