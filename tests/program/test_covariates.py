@@ -13,6 +13,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from oracles.moments import assert_moments
+from prediction.draws import at_point
 
 import bayesgen as bg
 from bayesgen.data import Covariate
@@ -444,9 +445,13 @@ def kinds(groups):
     return {"kind": np.arange(size) % 3, "x": np.arange(size) / 4, "group": np.asarray(groups), "age": np.arange(size)}
 
 
+def taken_by(groups, **options):
+    return at_point(TAKEN, {"table": np.zeros(24)}, kinds(groups), **options)
+
+
 @pytest.fixture(scope="module")
 def taken_fit():
-    return bg.fit(TAKEN, kinds([2, 5, 3, 4]), method=bg.MAP(num_starts=1))
+    return taken_by([2, 5, 3, 4])
 
 
 def assert_refused(fit, group, row=0):
@@ -474,7 +479,7 @@ def test_indexes_that_other_things_enter_have_the_range_of_training(taken_fit):
 
 def test_ranges_widen_and_are_those_of_a_fit_and_not_of_its_program(taken_fit):
     chunks = [({name: values[part] for name, values in kinds([2, 5, 0, 7]).items()},) for part in np.eye(4, dtype=bool)]
-    wider = bg.fit(TAKEN, chunks, method=bg.MAP(num_starts=1))
+    wider = at_point(TAKEN, {"table": np.zeros(24)}, chunks)
     assert wider.schema.ranges == {"group": (0, 7)} and wider.schema == taken_fit.schema
     assert wider.program is taken_fit.program
     assert wider.log_joint(kinds([0, 7])).shape == (2, 1)
@@ -482,7 +487,7 @@ def test_ranges_widen_and_are_those_of_a_fit_and_not_of_its_program(taken_fit):
     assert_refused(taken_fit, 7)
     one, other = (bg.summarize(TAKEN, *chunk) for chunk in (chunks[1], chunks[3]))
     assert (one + other).schema.ranges == (other + one).schema.ranges == {"group": (5, 7)}
-    declared = bg.fit(TAKEN, kinds([2, 5]), method=bg.MAP(num_starts=1), schema=bg.Schema(ranges={"group": (0, 4)}))
+    declared = taken_by([2, 5], schema=bg.Schema(ranges={"group": (0, 4)}))
     assert declared.schema.ranges == {"group": (0, 5)}
 
 

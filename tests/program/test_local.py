@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 import scipy.special
 import scipy.stats
+from prediction.draws import at_point
 
 import bayesgen as bg
 from bayesgen.errors import DataError, ModelError
@@ -99,7 +100,7 @@ UNKNOWN = np.where(np.arange(ROWS) < 5, None, LABELS)
 
 @pytest.fixture(scope="module")
 def components():
-    return bg.fit(COMPONENTS, MISSING, UNKNOWN, method=bg.MAP(num_starts=1, starts=LATENTS))
+    return at_point(COMPONENTS, LATENTS, MISSING, UNKNOWN)
 
 
 @pytest.mark.parametrize("rows", [VALUES, MISSING], ids=["complete", "missing cells"])
@@ -149,9 +150,8 @@ def test_latents_may_depend_on_each_other_and_the_label_on_them():
     joint = entangled_table(latents, rows)
     table = scipy.special.logsumexp(joint, axis=(2, 3, 4, 5))
     close(ENTANGLED.log_joint(latents, rows), table, rtol=1e-10)
-    fit = bg.fit(ENTANGLED, rows, LABELS, method=bg.MAP(num_starts=1, starts=latents))
-    shares = entangled_table(fit.parameters, rows)
-    shares = np.exp(shares - scipy.special.logsumexp(shares, axis=(2, 3, 4, 5), keepdims=True))
+    fit = at_point(ENTANGLED, latents, rows, LABELS)
+    shares = np.exp(joint - scipy.special.logsumexp(joint, axis=(2, 3, 4, 5), keepdims=True))
     marks = fit.local(rows, rule=bg.PlugIn(), site="marks")
     assert marks.probabilities.shape == (ROWS, 2, 2, 2) and (marks.lengths == 2).all()
     close(marks.probabilities[:, :, 0], shares.sum((2, 4, 5)), atol=1e-9)
@@ -173,7 +173,7 @@ ITEMS = 29
 
 @functools.cache
 def simulated_votes():
-    return VOTES.simulate(ITEMS, seed=1)
+    return VOTES.simulate(ITEMS, seed=1, latents=ANNOTATORS)
 
 
 @functools.cache
@@ -269,8 +269,8 @@ def lines_table(slope):
 
 
 def test_a_regression_may_be_a_mixture_of_lines():
-    fit = bg.fit(LINES, {"dose": DOSE}, LINE_ROWS["y"], method=bg.MAP(num_starts=1))
-    slope = fit.parameters["slope"]
+    slope = np.array([-1.7, 2.9])
+    fit = at_point(LINES, {"slope": slope}, {"dose": DOSE}, LINE_ROWS["y"])
     answer = bg.predict(fit, {"dose": DOSE}, rule=bg.PlugIn())
     close(answer.mean, (0.7 * slope[0] + 0.3 * slope[1]) * DOSE, atol=1e-6)
     expected = scipy.special.logsumexp(lines_table(slope[None])[0], axis=1)
