@@ -25,7 +25,7 @@ from bayesgen.program import log_density_of_sites, log_joint_draws
 from bayesgen.runtime import EQUAL_DENSITIES, TABLE_CELLS, as_key, generator
 from bayesgen.typing import Int, Seed
 
-from .axes import axes, class_axes
+from .export import axes, class_axes
 from .trained import TrainedProgram
 
 Relabelled = TypeVar("Relabelled", bound=TrainedProgram)

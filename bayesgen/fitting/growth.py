@@ -13,7 +13,7 @@ from bayesgen.posteriors import Point
 from bayesgen.runtime import check_seed, interrupts_kept, requested
 from bayesgen.typing import Data, Seed, Values
 
-from .axes import class_axes
+from .export import class_axes
 from .summaries import Summaries, as_summaries, summarize_tables
 from .trained import TrainedProgram
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -36,9 +36,8 @@ from bayesgen.runtime import (
 )
 from bayesgen.saving import Savable
 from bayesgen.statistics import SufficientStatistics, any_known, any_of, with_failed_checks
-from bayesgen.typing import Array, Bool, Data, Float, PRNGKeyArray, Seed, Shaped, Values
+from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
 
-from .axes import axes
 from .data_sets import (
     ColumnMoments,
     DataSets,
@@ -49,7 +48,7 @@ from .data_sets import (
     with_moments,
     without_moments,
 )
-from .export import datatree, groups_of_draws, tree_attributes
+from .export import axes, datatree, groups_of_draws, tree_attributes
 from .fit import Fit
 from .nuts import TOGETHER
 from .problem import Method, ProgramProblem, is_sparse, why_not_closed
@@ -153,8 +152,12 @@ class FitBatch(Savable, Sequence[Fit]):
         """Bulk effective sample size of each parameter of each fit; None without chains."""
         return self.diagnostics.get("ess")
 
-    def log_joint(self, rows: Rows, at: At) -> "TablesOfSets | None":
-        """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them."""
+    def log_joint(self, rows: Rows, at: At) -> tuple[Float[np.ndarray, "B n K"], dict[int, FitError]] | None:
+        """Tables of log-joints of rows by all fits, made in one compiled call; None where no such call makes them.
+
+        They are NaN where a set has no fit, or its fit no answer, as a posterior may have no mode. The second item has
+        the errors of fits without an answer, by the index of the set.
+        """
         if self.scaled is None or is_sparse(rows) or (at == "predictive" and not self.method.gives_evidence):
             return None
         size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
@@ -171,7 +174,7 @@ class FitBatch(Savable, Sequence[Fit]):
                 except FitError as refusal:
                     refused[index] = refusal
         table[[*self.refused, *refused]] = np.nan
-        return TablesOfSets(table, refused)
+        return table, refused
 
     @overload
     def __getitem__(self, index: int) -> Fit: ...
@@ -186,7 +189,7 @@ class FitBatch(Savable, Sequence[Fit]):
         if self.scaled is not None:
             statistics = jax.tree.map(lambda leaf: np.asarray(leaf[position]), self.scaled.statistics)
             data = self.sets.summaries(position, statistics=statistics)
-            return self.method.fitted(self.model, data, _seed_of_set(self.seed, position), False)
+            return self.method.fitted(self.model, data, jax.random.fold_in(as_key(self.seed), position), False)
         if position not in self.fits:
             raise PredictionError(
                 "keep='summary' keeps the means and diagnostics of draws, and no draws. Fit with keep='draws' for fits "
@@ -234,16 +237,6 @@ class FitBatch(Savable, Sequence[Fit]):
         coords, dims = axes(self[indices[0]])
         batch_dims = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
         return datatree(groups, {"data_set": indices, **coords}, batch_dims, tree_attributes(self))
-
-
-class TablesOfSets(NamedTuple):
-    """Tables of log-joints of rows by the fits of several sets; NaN where a set has no fit, or its fit no answer.
-
-    `refused` holds the errors of fits without an answer, by the index of the set: a posterior may have no mode.
-    """
-
-    log_joint: Float[np.ndarray, "B n K"]
-    refused: dict[int, FitError]
 
 
 @keywords_stated
@@ -455,8 +448,4 @@ def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
 def _problem_of_set(model: Recipe, method: Method, sets: DataSets, index: int, seed: Seed) -> ProgramProblem:
     """The training problem of a set; a `FitError` where the method refuses it."""
     data = sets.summaries(index, method.needs_rows)
-    return ProgramProblem(model, data, _seed_of_set(seed, index), False).checked_for(method)
-
-
-def _seed_of_set(seed: Seed, index: int) -> PRNGKeyArray:
-    return jax.random.fold_in(as_key(seed), index)
+    return ProgramProblem(model, data, jax.random.fold_in(as_key(seed), index), False).checked_for(method)

@@ -42,9 +42,9 @@ from bayesgen.solvers import (
 from bayesgen.statistics import PatternMoments
 from bayesgen.typing import Float, Seed
 
-from .axes import axes, class_axes
 from .components import with_invariant_diagnostics
 from .em import interior_point
+from .export import axes, class_axes
 from .fit import Fit
 from .problem import Method, ProgramProblem
 from .starts import free_parameters

@@ -12,8 +12,7 @@ from bayesgen.posteriors import Draws, ParameterSummaries, convergence_problems,
 from bayesgen.records import by_content
 from bayesgen.solvers import MAX_DEPTH
 
-from .axes import AxisNames, axes, numbered_axes, with_names_of_user
-from .export import sampler_statistics
+from .export import AxisNames, axes, numbered_axes, sampler_statistics, with_names_of_user
 from .sampling import process_posterior
 from .trained import TrainedProgram
 

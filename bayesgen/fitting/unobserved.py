@@ -334,7 +334,7 @@ def _means(processes: Sequence[Densities], rows: Rows, responsibilities: Float[n
     for (_, blocks), class_weights in zip(processes, responsibilities, strict=True):
         for name, density in blocks:
             if name in means:
-                expected = density.expected(_double(rows.values[name]), np.asarray(rows.observed[name]))
+                expected = density.expected(np.asarray(rows.values[name], np.float64), np.asarray(rows.observed[name]))
                 weights = class_weights.reshape(*class_weights.shape, *[1] * (expected.ndim - 2))
                 means[name] = means[name] + (weights * expected).sum(1)
     modes = {name: mean.argmax(-1) if mean.ndim > 2 else mean for name, mean in means.items()}
@@ -358,12 +358,8 @@ def _draws(
         for name, density in blocks:
             if name in filled and len(row):
                 values, observed = (np.asarray(part[name])[row] for part in (rows.values, rows.observed))
-                filled[name][draw, row] = density.sample(_double(values), observed, class_of[draw, row], rng)
+                filled[name][draw, row] = density.sample(values.astype(np.float64), observed, class_of[draw, row], rng)
     return filled
-
-
-def _double(values: Any) -> Float[np.ndarray, "n D"]:
-    return np.asarray(values, np.float64)
 
 
 def _cells(

@@ -14,7 +14,7 @@ from oracles.moments import assert_mean
 
 import bayesgen as bg
 from bayesgen.fitting import components, prepare
-from bayesgen.fitting.axes import class_axes
+from bayesgen.fitting.export import class_axes
 from bayesgen.posteriors import Draws
 
 close = np.testing.assert_allclose
