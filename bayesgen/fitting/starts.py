@@ -46,9 +46,8 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
         num_groups: number of groups, of which some may be empty.
         rng: random numbers.
     """
-    places = rng.choice(rows.num_rows, min(rows.num_rows, MOST_CANDIDATES), replace=False)
-    places = places[np.asarray(rows.frequencies)[places] > 0]
-    sample = rows.take(np.sort(places))
+    candidates = rng.choice(rows.num_rows, min(rows.num_rows, MOST_CANDIDATES), replace=False)
+    sample = rows.take(np.sort(candidates[np.asarray(rows.frequencies)[candidates] > 0]))
     features_of = _features_of(rows, sample, conjugate)
     features = features_of(sample)
     weights: Float[np.ndarray, " candidates"] = np.asarray(sample.frequencies, np.float64)
@@ -63,8 +62,8 @@ def groupings(rows: Rows, conjugate: Conjugate | None, num_groups: int, rng: np.
         seed = int(rng.integers(2**31))
         centers, _ = kmeans_plusplus(features, num_centers, sample_weight=weights, random_state=seed)
         yield nearest(_dense(centers))
-        places = rng.choice(len(weights), num_centers, replace=False, p=weights / weights.sum())
-        yield nearest(_dense(features[places]))
+        at_random = rng.choice(len(weights), num_centers, replace=False, p=weights / weights.sum())
+        yield nearest(_dense(features[at_random]))
 
 
 def _nearest(
@@ -77,8 +76,8 @@ def _nearest(
     nearest = np.empty(rows.num_rows, np.int64)
     half_squares = (centers**2).sum(axis=1) / 2
 
-    def fill(places: slice) -> None:
-        nearest[places] = (features_of(rows.take(places)) @ centers.T - half_squares).argmax(axis=1)
+    def fill(part: slice) -> None:
+        nearest[part] = (features_of(rows.take(part)) @ centers.T - half_squares).argmax(axis=1)
 
     all_in_threads(fill, chunks)
     return nearest
@@ -87,21 +86,23 @@ def _nearest(
 def _features_of(rows: Rows, sample: Rows, conjugate: Conjugate | None) -> Callable[[Rows], FeatureMatrix]:
     """A function that gives the features of rows, in the units of a sample of them, with all values of categories."""
     families = {} if conjugate is None else {block.name: block.family for block in conjugate.blocks}
-    of_sites: dict[str, FeaturesOf] = {}
+    site_features: dict[str, FeaturesOf] = {}
     for site, values in sample.values.items():
         family = families.get(site)
         if family is not None and family.kind == CATEGORICAL:
-            of_sites[site] = functools.partial(_indicators, num_values=int(rows.values[site].max()) + 1)
+            site_features[site] = functools.partial(_indicators, num_values=int(rows.values[site].max()) + 1)
         elif family is not None and family.kind == COUNT:
-            of_sites[site] = _roots_of_shares if family.traits.covariate else _roots
+            site_features[site] = _roots_of_shares if family.traits.covariate else _roots
         elif hasattr(values, "tocsr"):
-            of_sites[site] = _unchanged
+            site_features[site] = _unchanged
         else:
             is_real = family is None or family.kind.events == REAL
-            of_sites[site] = _standardizing(_flat(values, _mask(sample, site)), np.asarray(sample.frequencies), is_real)
+            site_features[site] = _standardizing(
+                _flat(values, _mask(sample, site)), np.asarray(sample.frequencies), is_real
+            )
 
     def features_of(rows: Rows) -> FeatureMatrix:
-        parts = [of_site(rows.values[site], _mask(rows, site)) for site, of_site in of_sites.items()]
+        parts = [features(rows.values[site], _mask(rows, site)) for site, features in site_features.items()]
         is_sparse = any(scipy.sparse.issparse(part) for part in parts)
         return scipy.sparse.hstack(parts, format="csr") if is_sparse else np.concatenate(parts, axis=1)
 
@@ -110,10 +111,10 @@ def _features_of(rows: Rows, sample: Rows, conjugate: Conjugate | None) -> Calla
 
 def _standardizing(sample: Float[np.ndarray, "n D"], weights: Float[np.ndarray, " n"], is_real: bool) -> FeaturesOf:
     """Cells less their mean; of real columns that are not constant, in units of the standard deviation."""
-    known = np.where(np.isnan(sample), 0.0, weights[:, None])
-    total = np.maximum(known.sum(axis=0), np.finfo(float).tiny)
-    mean = (known * np.nan_to_num(sample)).sum(axis=0) / total
-    deviation = np.sqrt((known * np.nan_to_num(sample - mean) ** 2).sum(axis=0) / total)
+    cell_weights = np.where(np.isnan(sample), 0.0, weights[:, None])
+    total = np.maximum(cell_weights.sum(axis=0), np.finfo(float).tiny)
+    mean = (cell_weights * np.nan_to_num(sample)).sum(axis=0) / total
+    deviation = np.sqrt((cell_weights * np.nan_to_num(sample - mean) ** 2).sum(axis=0) / total)
     unit = np.where((deviation > 0) & is_real, deviation, 1.0)
 
     def features_of(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
