@@ -7,6 +7,12 @@ from typing import Any, Generic, Literal
 import jax
 import numpy as np
 
+import bayesgen.fitting.components as components
+import bayesgen.fitting.export as export
+import bayesgen.fitting.growth as growth
+import bayesgen.fitting.sampling as sampling
+import bayesgen.fitting.tables as tables
+import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
 from bayesgen.describe import amount, counted, described, quote_some, shapes, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
@@ -19,7 +25,6 @@ from bayesgen.runtime import as_key, in_batches
 from bayesgen.saving import save
 from bayesgen.typing import Data, Float, Int, Seed
 
-from . import components, export, growth, sampling, tables, unobserved
 from .trained import TrainedProgram
 
 LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
