@@ -257,7 +257,7 @@ def fit_many(
 
     The data are read and encoded once, with one schema: its classes, categories and edges of bins are inferred from all
     sets together. Default priors are resolved for each set: each fit equals the result of `fit` with the schema of the
-    batch.
+    batch, up to rounding.
 
     Args:
         model: as `fit` takes it; not an average, nor a concept learner.
