@@ -188,16 +188,19 @@ def test_rooms_are_those_of_the_house_and_few_files_stand_beside_them():
     assert len([path for path in ROOT.iterdir() if path.is_file() and path.stem not in SKINS]) <= MOST_FILES
 
 
-def test_the_page_of_the_architecture_lists_all_rooms():
+def rooms_on_the_page():
+    """The rooms in the order of the table in docs/architecture.md, the modules for every room left out."""
     lines = (ROOT.parent / "docs" / "architecture.md").read_text("utf-8").splitlines()
     listed = [name for line in lines if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])]
-    assert sorted(listed) == sorted(
-        [*ROOMS, *SKINS, *(name.removeprefix("bayesgen.") for name in GROUND - {"bayesgen"})]
-    )
+    return [name for name in listed if f"bayesgen.{name}" not in GROUND]
 
 
-def test_imports_run_downward():
-    order = ROOMS + SKINS
+def test_the_page_of_the_architecture_lists_all_rooms():
+    assert sorted(rooms_on_the_page()) == sorted(ROOMS + SKINS)
+
+
+@pytest.mark.parametrize("order", [ROOMS + SKINS, rooms_on_the_page()], ids=["tests", "page"])
+def test_imports_run_downward(order):
     upward = [
         f"{module} -> {other}"
         for module in MODULES

@@ -28,6 +28,7 @@ CHECKED = [
     "bayesgen.program",
     "bayesgen.recognition",
     *(f"bayesgen.generative.{name}" for name in INNER),
+    *(f"bayesgen.sequences.dirichlet_{name}" for name in ("grammar", "hidden_markov", "markov")),
     "bayesgen.posteriors",
     *(f"bayesgen.prediction.{name}" for name in ("answers", "batches")),
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),

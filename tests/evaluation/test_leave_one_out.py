@@ -295,10 +295,9 @@ def test_draws_score_rows_without_labels_by_their_density():
         return np.where(np.equal(y[rows], None), answer.log_marginal, of_labels)
 
     np.testing.assert_allclose(result.in_sample, scores(fit, np.arange(31)), rtol=1e-9)
-    for row in (4, 5):
-        others = np.delete(np.arange(31), row)
-        rest = bg.fit(fit.model, X[others], y[others], method=fit.method, schema=fit.schema)
-        np.testing.assert_allclose(result.log_scores[[row]], scores(rest, np.array([row])), atol=0.1)
+    others = np.delete(np.arange(31), 4)  # one of those without a label
+    rest = bg.fit(fit.model, X[others], y[others], method=fit.method, schema=fit.schema)
+    np.testing.assert_allclose(result.log_scores[[4]], scores(rest, np.array([4])), atol=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:In 1 of 1 rows")  # which is far from all others

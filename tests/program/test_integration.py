@@ -8,6 +8,7 @@ from jax import numpy as jnp
 from jax.scipy import stats
 
 from bayesgen.program.integration import log_integrals
+from bayesgen.runtime import Traced
 
 close = np.testing.assert_allclose
 
@@ -65,7 +66,7 @@ def test_one_dimension_agrees_with_a_fine_grid():
         found = jax.jit(lambda: log_integrals(of_cases, {}, len(CASES), 1, 0.0))()
     grids = np.stack([np.linspace(*ends, 80_001) for ends in ENDS], axis=1)
     with jax.enable_x64(True):
-        logs = np.asarray(jax.jit(jax.vmap(lambda points: of_cases({}, points)))(grids[..., None]))
+        logs = Traced.of(jax.vmap(lambda points: of_cases({}, points)), grids[..., None])(grids[..., None])
     peaks = np.where(np.isfinite(logs.max(0)), logs.max(0), 0.0)
     with np.errstate(divide="ignore"):
         expected = np.log(np.exp(logs - peaks).sum(0) * (grids[1] - grids[0])) + peaks
