@@ -68,25 +68,6 @@ def symbols_of(data: Values, size: int | None, end: bool) -> tuple[Hashable, ...
     )
 
 
-def codes_of(
-    data: Values, symbols: Sequence[Hashable] | None, size: int, end: bool
-) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"] | None]:
-    """The padded codes of sequences, and a mask of the observed time steps; None where all are.
-
-    Args:
-        data: sequences.
-        symbols: their alphabet; None where data are codes.
-        size: how many symbols there are, without the end.
-        end: whether sequences have an end.
-
-    Raises:
-        DataError: cells that are not sequences of these symbols.
-    """
-    cells = CodedSequences(data) if symbols is None else data
-    schema = _schema(cells, range(size) if symbols is None else symbols, end)
-    return schema.encode_cells(read_table({COLUMN: cells}), [COLUMN])
-
-
 def _schema(data: Values, symbols: Sequence[Hashable] | None, end: bool = False) -> Schema:
     categories = {} if symbols is None else {COLUMN: tuple(symbols)}
     declared = Schema(kinds={COLUMN: SequenceOf(end=end)}, categories=categories)
@@ -366,10 +347,16 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         return super(DirichletMarkov, family)._prepared(data, weights, verb)
 
     def summarize(self, values: Values, weights: Array | None = None) -> Summary:
-        """Summarise sequences: strings, lists of symbols, or a padded array of codes."""
+        """Summarise sequences: strings, lists of symbols, or a padded array of codes.
+
+        Raises:
+            DataError: cells that are not sequences of the family's symbols.
+        """
         size = self.contexts.num_symbols - self.end
         symbols = self.symbols if self.symbols is not None else symbols_of(values, size, self.end)
-        codes, observed = codes_of(values, symbols, size, self.end)
+        cells = CodedSequences(values) if symbols is None else values
+        schema = _schema(cells, range(size) if symbols is None else symbols, self.end)
+        codes, observed = schema.encode_cells(read_table({COLUMN: cells}), [COLUMN])
         weights = as_weights(weights, len(codes), "weights")
         return self.likelihood.summarize(codes, np.zeros(len(codes), np.int64), 1, weights, observed).select_class(0)
 
