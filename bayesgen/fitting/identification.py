@@ -127,7 +127,7 @@ class LogOddsSlopes:
         if self.density.prior is LogPriorKind.NONE:
             return np.ones(len(self.vector), bool)
         moves = np.random.default_rng(0).normal(size=(3, len(self.vector))) * self.widths
-        gradients = evaluator_of(self.density.with_terms()).gradients(self.vector + moves)
+        _, gradients = evaluator_of(self.density.with_terms()).evaluate(self.vector + moves)
         return np.asarray((gradients == 0).all(0))
 
 

@@ -62,10 +62,6 @@ class CrossProductsTerm(LogLikelihood):
         """One multiplication for each cross product."""
         return float(np.size(self.summary.scatter))
 
-    @property
-    def loops_over_rows(self) -> bool:
-        return False
-
 
 def likelihood_terms(program: Program, statistics: SufficientStatistics) -> tuple[LogLikelihood, ...]:
     """The log-likelihoods whose sum is that of the data, by as few numbers as possible.

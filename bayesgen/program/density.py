@@ -43,9 +43,9 @@ class LogLikelihood(abc.ABC):
         """Rough number of multiplications of one evaluation."""
 
     @property
-    @abc.abstractmethod
     def loops_over_rows(self) -> bool:
-        """Whether it is a sum over rows."""
+        """Whether it is a sum over rows: of sites without sufficient statistics, or of rows without a label."""
+        return bool(self.row_sets)
 
     @property
     def row_sets(self) -> tuple[Rows, ...]:
@@ -101,11 +101,6 @@ class StatisticsTerm(LogLikelihood):
     @property
     def row_sets(self) -> tuple[Rows, ...]:
         return tuple(rows for rows in (self.statistics.rows, self.statistics.unlabelled) if rows is not None)
-
-    @property
-    def loops_over_rows(self) -> bool:
-        """Whether some sites have no sufficient statistic, or some rows no label."""
-        return bool(self.row_sets)
 
     def has_symmetries(self, program: Program) -> bool:
         """Whether classes may be swapped, because no row has a label, or the hidden states of a site."""
@@ -189,10 +184,6 @@ class RowsTerm(LogLikelihood):
     def cost(self, program: Program) -> float:
         """One multiplication for each cell and class."""
         return float(program.num_cases * _numbers(self.rows))
-
-    @property
-    def loops_over_rows(self) -> bool:
-        return True
 
 
 class LogPriorKind(enum.Enum):

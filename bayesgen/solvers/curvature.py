@@ -147,7 +147,8 @@ def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
 
 def _slopes(evaluator: Evaluator, vector: Vector, directions: Points) -> Points:
     """The Hessian along directions, by central differences."""
-    ahead, behind = np.split(evaluator.gradients(np.concatenate([vector + directions, vector - directions])), 2)
+    _, gradients = evaluator.evaluate(np.concatenate([vector + directions, vector - directions]))
+    ahead, behind = np.split(gradients, 2)
     return 0.5 * (ahead - behind)
 
 

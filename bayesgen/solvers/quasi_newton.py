@@ -257,10 +257,6 @@ class Evaluator:
         values, gradients = self.evaluate(np.asarray(vector)[None])
         return float(values[0]), gradients[0]
 
-    def gradients(self, points: Points) -> Points:
-        """Gradients at points."""
-        return self.evaluate(points)[1]
-
 
 def evaluator_of(density: LogDensity) -> Evaluator:
     """The evaluator of a density, by one function compiled for its form."""
