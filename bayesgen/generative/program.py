@@ -78,12 +78,13 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             (random effects, abilities) are sampled by `NUTS` with the rest, and `fit.parameters` has those of the
             training rows, a row of weight 2 as two rows. In prediction they are integrated out: a single number in a
             row by quadrature, to about 1e-6 where densities are smooth and have up to four modes, which are looked for
-            at distances that double (with more the answer is NaN); up to four by importance sampling with 1,536
+            at distances that double (with more the answer is NaN); up to four by importance sampling with 4,608
             points a draw, whose errors are part of the standard errors of averages over draws. A plug-in answer has
-            no such error: p(x, y | Q) is known to about 1 % there where a row has two latents that have one mode given
-            the row, be it skewed, bounded or of heavy tails; to some 5 to 10 % with several modes (products of
-            latents), and with three or four skewed latents. Where they lie along a thin curved ridge, as two latents
-            whose product is measured closely, it may be wrong by a factor: integrate one out in the program.
+            no such error: p(x, y | Q) is known to about 0.5 % there where a row has two latents that have one mode
+            given the row, be it skewed, bounded or of heavy tails; to 1 or 2 % with a product of two latents, and with
+            three or four skewed ones. With a product among three latents it may be wrong by a quarter, and where
+            latents lie along a thin curved ridge, as two whose product is measured closely, by a factor: integrate one
+            out in the program.
         continuous: whether the label is continuous, the y of a regression; None decides by its distribution. A
             continuous label is an attribute that is missing in new rows: `predict` gives its distribution. So is a
             count, such as that of a Poisson or a binomial distribution, unless it has classes.

@@ -30,7 +30,7 @@ from jax.scipy.special import logsumexp
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 MOST_AXES = 4
-IN_ONE, FIRST, SECOND = 81, 512, 1024  # numbers of points
+IN_ONE, FIRST, SECOND = 81, 512, 4096  # numbers of points
 STARTS = 4.0 ** np.arange(-2, 8)  # distances from the origin at which a mode is looked for
 PARTS = np.array([0.0, 2.0, 1.0, *4.0 ** -np.arange(1, 6)])  # of Newton's step
 WIDTH_FACTORS = 2.0 ** np.arange(-11, 24)  # of widths by curvature, at which the fall of the log density is measured
