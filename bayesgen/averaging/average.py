@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -97,6 +97,7 @@ class EvidenceWeighting(Weighting):
         return average_fit(fits, shares, evidences, self, mixes="joint", log_evidence=total)
 
 
+@dataclasses.dataclass(frozen=True)
 class HeldOutWeighting(Weighting):
     """Weights from class probabilities of held-out rows, or from their densities where rows have no labels.
 
@@ -105,13 +106,12 @@ class HeldOutWeighting(Weighting):
         seed: integer or JAX key, of the folds.
     """
 
-    folds: int | None
-    seed: Seed
+    folds: int | None = 10
+    seed: Seed = 0
     needs_rows = True
 
-    @abc.abstractmethod
-    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        """Weights from the log probability of each row's class, or the row's log density, by each member."""
+    member_weights: ClassVar[Callable[[Float[np.ndarray, "n M"]], Float[np.ndarray, " M"]]]
+    """Weights from the log probability of each row's class, or the row's log density, by each member."""
 
     def check_models(self, models: Sequence[Model]) -> None:
         """Refuse models without folds: the rows would be those that they are fitted to."""
@@ -127,7 +127,7 @@ class HeldOutWeighting(Weighting):
         """Mix class probabilities, or densities of rows without labels."""
         with_labels = have_labels([fit.concrete for fit in fits])
         log_scores = self._log_scores(fits, X, y, with_labels)
-        shares, scores = self.weights_of(log_scores), log_scores.sum(0)
+        shares, scores = self.member_weights(log_scores), log_scores.sum(0)
         mixes: Mixes = "conditional" if with_labels else "marginal"
         return average_fit(fits, shares, scores, self, mixes=mixes)
 
@@ -150,26 +150,16 @@ class HeldOutWeighting(Weighting):
         return np.stack([member_scores.given_row for member_scores in scores], axis=1)
 
 
-@dataclasses.dataclass(frozen=True)
 class Stacking(HeldOutWeighting):
     """The mixture with the best log score. See `stacking_weights`."""
 
-    folds: int | None = 10
-    seed: Seed = 0
-
-    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        return stacking_weights(log_scores)
+    member_weights = staticmethod(stacking_weights)
 
 
-@dataclasses.dataclass(frozen=True)
 class PseudoBMA(HeldOutWeighting):
     """Weights proportional to the exponential of each member's log score. See `pseudo_bma_weights`."""
 
-    folds: int | None = 10
-    seed: Seed = 0
-
-    def weights_of(self, log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
-        return pseudo_bma_weights(log_scores)
+    member_weights = staticmethod(pseudo_bma_weights)
 
 
 def have_labels(models: Sequence[ConcreteModel]) -> bool:
