@@ -1,6 +1,5 @@
 """The work of the commands: options become objects, results become tables and files."""
 
-import functools
 import hashlib
 import json
 import os
@@ -177,7 +176,7 @@ def _encoder(options: Options, dataset: Dataset) -> ColumnTransformer | None:
     return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
 
 
-Files: TypeAlias = Mapping[str, Callable[[Path], object]]  # name -> function that writes the file
+Files: TypeAlias = dict[str, Callable[[Path], object]]  # name -> function that writes the file
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ class Outcome:
 
     result: Comparison | Study
     show: Callable[[Console], None]
-    files: Callable[[], Files]
+    files: Files
 
 
 def run_command(work: Callable[[], Outcome], as_json: bool, out: Path | None) -> int:
@@ -204,7 +203,7 @@ def run_command(work: Callable[[], Outcome], as_json: bool, out: Path | None) ->
             contexts.enter_context(_warnings_on(messages))
             files = {} if out is None else contexts.enter_context(_folder(out))
             outcome = interruptibly(work)
-            files |= {} if out is None else outcome.files()
+            files |= {} if out is None else outcome.files
     except (BayesgenError, OSError) as refusal:
         messages.print(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         return 1
@@ -278,14 +277,11 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
     )
     title = f"{Path(options.data).name}: {options.repeats} training sets of each size, seed {options.seed}"
 
-    def files() -> Files:
-        """The files beside config.json, which the study writes first."""
-        return {
-            "table.csv": functools.partial(result.table.to_csv, index=False),
-            "summary.csv": functools.partial(result.summary.to_csv, index=False),
-            "study.png": functools.partial(save_figure, result.plot()),
-        }
-
+    files: Files = {  # beside config.json, which the study writes first
+        "table.csv": lambda path: result.table.to_csv(path, index=False),
+        "summary.csv": lambda path: result.summary.to_csv(path, index=False),
+        "study.png": lambda path: save_figure(result.plot(), path),
+    }
     return Outcome(result, lambda console: show_study(result, title, console, column_table(columns)), files)
 
 
@@ -316,20 +312,14 @@ def compare_answers(options: CompareOptions) -> Outcome:
         "columns": [asdict(column) for column in columns],
     }
     result, title = replace(comparison, config=config | dict(comparison.config)), _title(options, split)
-    figures: Files = {}
+    files: Files = {
+        "result.json": lambda path: _write_json(result.to_dict(), path),
+        "config.json": lambda path: _write_json(result.to_dict()["config"], path),
+        "table.csv": lambda path: result.table.to_csv(path, index=False),
+        "predictions.csv": lambda path: result.predictions.to_csv(path, index=False),
+    }
     if options.task is TaskName.REGRESSION:
-        figures = {"coverage.png": lambda path: save_figure(coverage_figure(result), path)}
-
-    def files() -> Files:
-        content = result.to_dict()
-        return {
-            "result.json": functools.partial(_write_json, content),
-            "config.json": functools.partial(_write_json, content["config"]),
-            "table.csv": functools.partial(result.table.to_csv, index=False),
-            "predictions.csv": functools.partial(result.predictions.to_csv, index=False),
-            **figures,
-        }
-
+        files["coverage.png"] = lambda path: save_figure(coverage_figure(result), path)
     return Outcome(result, lambda console: show(result, title, console, column_table(columns)), files)
 
 
@@ -343,13 +333,13 @@ def _title(options: CompareOptions, split: Split) -> str:
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[dict[str, Callable[[Path], object]]]:
+def _folder(path: Path) -> Iterator[Files]:
     """Files to be, which are written when the block ends: to a folder aside, then moved, so that none is incomplete.
 
     An error or Ctrl-C leaves neither these nor folders that were made for them.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    files: dict[str, Callable[[Path], object]] = {}
+    files: Files = {}
     aside = path / f".bayesgen-{uuid4().hex}"
 
     def remove() -> None:
