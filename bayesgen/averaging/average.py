@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,8 +110,10 @@ class HeldOutWeighting(Weighting):
     seed: Seed = 0
     needs_rows = True
 
-    member_weights: ClassVar[Callable[[Float[np.ndarray, "n M"]], Float[np.ndarray, " M"]]]
-    """Weights from the log probability of each row's class, or the row's log density, by each member."""
+    @staticmethod
+    @abc.abstractmethod
+    def member_weights(log_scores: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " M"]:
+        """Weights from the log probability of each row's class, or the row's log density, by each member."""
 
     def check_models(self, models: Sequence[Model]) -> None:
         """Refuse models without folds: the rows would be those that they are fitted to."""
