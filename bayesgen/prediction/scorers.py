@@ -404,13 +404,19 @@ class ClassScorer(Scorer):
 
     def row_frame(self, prediction: Any) -> pd.DataFrame:
         """The true class and the most probable one, None where the row is impossible; probabilities; the log score."""
-        table, codes = prediction.log_probabilities, range(len(self.labels))
+        table = prediction.log_probabilities
         predicted = named_classes(table)
-        names = {"truth": labelled(self.codes, self.labels), "label": labelled(predicted, self.labels)}
-        scores = {"log_score": row_log_scores(table, self.codes), "impossible": impossible_rows(table)}
-        parts = [pd.DataFrame(names), pd.DataFrame(np.exp(table), columns=self.probability_names)]
-        parts += [pd.DataFrame({**scores, "code": self.codes, "predicted": predicted})]
-        return pd.concat([*parts, pd.DataFrame(table, columns=codes)], axis=1)
+        columns: dict[Any, Any] = {
+            "truth": labelled(self.codes, self.labels),
+            "label": labelled(predicted, self.labels),
+            **dict(zip(self.probability_names, np.exp(table).T, strict=True)),
+            "log_score": row_log_scores(table, self.codes),
+            "impossible": impossible_rows(table),
+            "code": self.codes,
+            "predicted": predicted,
+            **dict(enumerate(table.T)),
+        }
+        return pd.DataFrame(columns)
 
     def differing(self, first: pd.DataFrame, second: pd.DataFrame) -> Int[np.ndarray, " m"]:
         """Rows with different most probable classes, impossible ones excepted."""
