@@ -55,17 +55,20 @@ def draw_sites(
 ) -> dict[str, Shaped[np.ndarray, "worlds ..."]]:
     """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
 
-    Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again.
+    Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again. So is
+    one world that cannot be compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
     """
-    latents = {name: np.asarray(value) for name, value in latents.items()}
-    if covariates and len(keys) == 1:
-        first = {name: jnp.asarray(value[0]) for name, value in latents.items()}
-        world = _world(program, n, keys[0], first, covariates)
-        drawn = {name: value[None] for name, value in world.items()}
-    else:
+    latents, is_single = {name: np.asarray(value) for name, value in latents.items()}, len(keys) == 1
+    if not covariates or not is_single:
         bare = program.replace(structure=program.structure, plan=Plan(()))  # no density is needed, and so no plan
-        drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
-    return {name: np.asarray(value) for name, value in drawn.items()}
+        try:
+            drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
+            return {name: np.asarray(value) for name, value in drawn.items()}
+        except ValueError:
+            if not is_single:
+                raise
+    first = {name: jnp.asarray(value[0]) for name, value in latents.items()}
+    return {name: np.asarray(value)[None] for name, value in _world(program, n, keys[0], first, covariates).items()}
 
 
 def _world(

@@ -2,8 +2,12 @@
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from program.programs import BOUND, ROWS, covariate, data_of, inner_plate, mixed, outer_plate, program
+
+import bayesgen as bg
 
 close = np.testing.assert_allclose
 
@@ -40,3 +44,16 @@ def test_simulation_follows_the_latents_that_are_given():
     codes = np.searchsorted(["a", "b", "c"], rows["y"])
     assert np.abs(rows["x"] - means[codes]).max() < 10
     close(np.bincount(codes) / 4001, latents["p"], atol=0.03)
+
+
+def drawn_totals(n):
+    shares = numpyro.sample("shares", dist.Dirichlet(np.ones(3)))
+    with numpyro.plate("rows", n):
+        total = numpyro.sample("total", dist.Poisson(5.0))
+        numpyro.sample("x", dist.Multinomial(total.astype(int), shares))
+
+
+def test_totals_of_multinomials_may_be_drawn():
+    """NumPyro samples such counts where it sees the totals, and not in compiled functions."""
+    rows = bg.GenerativeProgram(drawn_totals, label=None).simulate(7, seed=1)
+    np.testing.assert_array_equal(rows["x"].sum(1), rows["total"])
