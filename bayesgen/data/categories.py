@@ -260,7 +260,7 @@ def encode_integers(matrix: np.ndarray, categories: Sequence[Sequence[Category]]
 def _start_without_gaps(categories: Sequence[Category]) -> int | None:
     """The first of categories that are successive 32-bit integers; None for others."""
     first = categories[0]
-    if set(map(type, categories)) != {int} or abs(first) >= 2**31:
+    if type(first) is not int or abs(first) >= 2**31 or set(map(type, categories)) != {int}:
         return None
     return first if list(categories) == list(range(first, first + len(categories))) else None
 
