@@ -62,7 +62,7 @@ def distinct_values(values: np.ndarray, what: str) -> list[Category]:
 
 
 @final
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Categorical(Kind):
     """Values out of a finite set. They are encoded as codes 0..r-1 in its order, int64; missing cells have code 0."""
 

@@ -143,6 +143,13 @@ class Kind(abc.ABC):
     def __repr__(self) -> str:
         return repr(self.name)
 
+    def __eq__(self, other: object) -> bool:
+        """A kind without parameters equals its name, as users write it; dataclasses compare those with parameters."""
+        return other == self.name if isinstance(other, str) else type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 StatedKind: TypeAlias = str | Kind
 """A kind as users write it: a name, or a kind with parameters."""

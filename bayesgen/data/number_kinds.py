@@ -23,7 +23,7 @@ from .kinds import CellCondition, Columns, Encoded, Kind
 from .views import sharing_cells
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Numbers(Kind):
     """A kind whose cells are numbers and are encoded as they are: see `encode_numbers`."""
 
@@ -42,7 +42,7 @@ class Numbers(Kind):
 
 
 @final
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Real(Numbers):
     """Real numbers, NaN where they are missing."""
 
@@ -50,7 +50,7 @@ class Real(Numbers):
 
 
 @final
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Binary(Numbers):
     """Truth values, or 0 and 1."""
 
@@ -62,7 +62,7 @@ class Binary(Numbers):
 
 
 @final
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Count(Numbers):
     """Whole numbers, zero or more."""
 

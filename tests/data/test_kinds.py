@@ -115,6 +115,8 @@ def test_resolved_schemas_hold_kinds_as_objects(kinds):
     X, y = table()
     schema = Schema.infer(X, y, declared=Schema(kinds=kinds))
     assert schema.kinds == {"wind": Degrees(), "size": REAL, "school": Schooling()}
+    assert schema.kinds == {"wind": Degrees(), "size": "real", "school": Schooling()}  # by name, as they are stated
+    assert schema.kinds["size"] != "count" and hash(REAL) == hash("real")
     assert schema.columns_of("degrees") == ("wind",) and schema.kind_of("size") == REAL
     assert schema.resolve(read_table(X), y) == schema
     with pytest.raises(bg.DataError, match=r"'a' is given the kind 'angles'\. The kinds are 'real', 'binary'"):
