@@ -276,6 +276,12 @@ class Schema:
         """The kind of a column, with its parameters."""
         return as_kind(self.kinds[column], column)
 
+    def num_categories(self, column: str) -> int:
+        """The number of categories or symbols of a column. DataError for other columns."""
+        if column not in self.categories:
+            raise DataError(f"Column {column!r} is not a categorical column of the schema.")
+        return len(self.categories[column])
+
     def num_values(self, column: str) -> int | None:
         """The number of values, bins, or symbols and the end, of a column; None where it is not finite."""
         return self.kind_of(column).num_values(len(self.categories.get(column, ())))

@@ -36,6 +36,7 @@ def test_everything_is_inferred():
     assert schema.kinds == {"size": REAL, "alive": BINARY, "colour": CATEGORICAL}
     assert schema.categories == {"colour": ("blue", "red")}
     assert schema.classes == ("cat", "dog")
+    assert schema.num_categories("colour") == 2
     assert schema.columns_of("real") == ("size",)
     assert schema.columns_of("count") == ()
 
@@ -188,6 +189,7 @@ def test_a_schema_that_does_not_fit_the_table_is_refused():
     refused(infer({"a": np.array([1, "x"], object)}), "'a'", "1 (int)", "'x' (str)")
     refused(infer({"a": np.array([2, True, 3], object)}), "'a'", "True (bool)")
     refused(infer({"a": np.array([[1], [2, 3], None], object)}), "'a' holds lists", "'sequence'")
+    refused(lambda: Schema().num_categories("a"), "'a' is not a categorical column")
     refused(lambda: Schema().columns_of("real"), "no columns yet")
     refused(lambda: Schema().check_table(read_table(FRAME)), "no columns yet")
 

@@ -78,8 +78,7 @@ def test_trees_of_models_as_they_are_written_are_read_as_they_were_written(name,
     case = TABLE[name]
     program = bg.GenerativeProgram.from_model(case.model, *case.args, label=case.label)
     rows, y = program.read(*case.args)
-    latents, _ = program.simulate_many(2, 1, seed=1, **program.example_covariates(2))
-    fit = fit_at(program, {name: worlds[0] for name, worlds in latents.items()}, rows, y)
+    fit = fit_at(program, program.draw_latents(seed=1), rows, y)
     tree = fit.to_datatree(rows, y, prior=True, predictive=True, num_draws=10)
     given = {name: ("constant_data", rows[name]) for name in program.covariates}
     check_tree(
