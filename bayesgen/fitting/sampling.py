@@ -270,7 +270,7 @@ def _covariates(fit: TrainedProgram, rows: Rows) -> dict[str, Any]:
     covariates: dict[str, Any] = {name: np.asarray(value) for name, value in rows.covariates.items()}
     conjugate = fit.concrete.conjugate(fit.schema)
     for block in () if conjugate is None else conjugate.blocks:
-        if block.family.traits.covariate is not None and block.given is None:
+        if block.family.traits.covariate is not None and block.source is None:
             cells, observed = dense(rows.values[block.name]), rows.observed.get(block.name)
             name = covariate_name(block.name, block.family.traits.covariate)
             covariates[name] = _lengths(cells, observed) if block.family.kind.has_steps else cells.sum(1)

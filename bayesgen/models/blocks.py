@@ -81,17 +81,15 @@ def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
     return dataclasses.replace(declared, categories={**declared.categories, **implied})
 
 
-def known_moments(schema: Schema) -> tuple[dict[str, int], Float[Array, " D"], Float[Array, " D"]]:
-    """Index of each column, the response last, with means and variances; NaN where these are not known."""
-    columns, response = list(schema.columns or ()), schema.response
-    unknown = np.full(len(columns), np.nan)
+def known_moments(schema: Schema) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+    """Means and variances of the columns, the response last; NaN where they are not known."""
+    response, unknown = schema.response, np.full(len(schema.columns or ()), np.nan)
     mean, variance = (unknown if moment is None else moment for moment in (schema.mean, schema.variance))
     if response is not None:
-        columns.append(response.name)
         last_mean, last_variance = (np.nan if m is None else m for m in (response.mean, response.variance))
         xp = namespace(mean, variance, last_mean, last_variance)
         mean, variance = xp.append(mean, last_mean), xp.append(variance, last_variance)
-    return {name: index for index, name in enumerate(columns)}, mean, variance
+    return mean, variance
 
 
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
@@ -286,15 +284,15 @@ class BlockModel(ConcreteModel[Labelled]):
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
         if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
-        position, *moments = known_moments(schema)
+        moments = known_moments(schema)
         indices, new_moments = [], []
         for name, family, columns in self.blocks:
             if family.traits.scaled:
                 new_moments.append(_pooled_moments(summaries[name], family, columns))  # refuses too large values
-                indices += [position[column] for column in columns]
+                indices += self._positions(schema, name, columns)
         xp = namespace(*moments, *itertools.chain(*new_moments))
-        stated, order = xp.stack(moments), np.arange(len(position))
-        order[indices] = len(position) + np.arange(len(indices))
+        stated, order = xp.stack(moments), np.arange(len(moments[0]))
+        order[indices] = len(order) + np.arange(len(indices))
         computed = xp.concatenate([stated, *map(xp.stack, new_moments)], axis=1)[:, order]
         mean, variance = xp.where(xp.isnan(stated[0]), computed, stated)
         if schema.response is None:
@@ -302,6 +300,16 @@ class BlockModel(ConcreteModel[Labelled]):
         self._refuse_without_response(schema.response, summaries)
         response = dataclasses.replace(schema.response, mean=as_float(mean[-1]), variance=as_float(variance[-1]))
         return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
+
+    def _positions(self, schema: Schema, name: str, columns: Sequence[str]) -> list[int]:
+        """Indices of the columns of a block in `known_moments`.
+
+        The response is the last column of its block, and may have the name of another column.
+        """
+        position = {column: index for index, column in enumerate(schema.columns or ())}
+        if self.response is None or name != self.response.site:
+            return [position[column] for column in columns]
+        return [*(position[column] for column in columns[:-1]), len(position)]
 
     def _refuse_without_response(self, response: ResponseColumn, summaries: Mapping[str, Any]) -> None:
         """Refuse training rows without any response, unless the schema of an earlier fit has its moments."""
@@ -367,9 +375,8 @@ class BlockModel(ConcreteModel[Labelled]):
         if family.traits.scaled:
             if schema.mean is None or schema.variance is None:
                 refuse_unseen(name)
-            position, means, variances = known_moments(schema)
-            where = np.array([position[column] for column in columns])
-            mean, variance = means[where], variances[where]
+            where = np.array(self._positions(schema, name, columns))
+            mean, variance = (moments[where] for moments in known_moments(schema))
         return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
