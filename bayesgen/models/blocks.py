@@ -306,10 +306,11 @@ class BlockModel(ConcreteModel[Labelled]):
 
         The response is the last column of its block, and may have the name of another column.
         """
-        position = {column: index for index, column in enumerate(schema.columns or ())}
+        names = schema.columns or ()
+        position = dict(zip(names, range(len(names)), strict=True))
         if self.response is None or name != self.response.site:
-            return [position[column] for column in columns]
-        return [*(position[column] for column in columns[:-1]), len(position)]
+            return list(map(position.__getitem__, columns))
+        return [*map(position.__getitem__, columns[:-1]), len(position)]
 
     def _refuse_without_response(self, response: ResponseColumn, summaries: Mapping[str, Any]) -> None:
         """Refuse training rows without any response, unless the schema of an earlier fit has its moments."""
@@ -376,7 +377,8 @@ class BlockModel(ConcreteModel[Labelled]):
             if schema.mean is None or schema.variance is None:
                 refuse_unseen(name)
             where = np.array(self._positions(schema, name, columns))
-            mean, variance = (moments[where] for moments in known_moments(schema))
+            means, variances = known_moments(schema)
+            mean, variance = means[where], variances[where]
         return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:

@@ -246,7 +246,7 @@ def test_missing_cells_are_filled_in_by_means_and_draws_of_their_bins(fit):
 def test_simulated_rows_are_numbers_in_the_bins(fit):
     parameters = bg.fit(fit.model, *rows(), method=bg.MAP(), schema=fit.schema)
     made = parameters.simulate(20_000, seed=1)
-    codes = fit.schema.bins("b").codes(made["binned_2"][:, 0])
+    codes = fit.schema.bins("b").codes(made["b"].to_numpy())
     for k in range(3):
         found = np.bincount(codes[made["y"] == k], minlength=2) / np.sum(made["y"] == k)
         close(found, parameters.parameters["binned_2_probs"][k, 0], atol=0.02)
