@@ -137,7 +137,7 @@ def _check_supports(traces: Traces) -> None:
 # --- whether rows are like their class, and alike -----------------------------------------------------------------
 
 
-LabelledTrace: TypeAlias = tuple[ProgramTrace, Int[np.ndarray, " n"]]
+LabelledTrace: TypeAlias = tuple[ProgramTrace, Int[np.ndarray, " _"]]
 """A program traced at some rows, and the codes of their labels."""
 
 

@@ -18,7 +18,7 @@ from .arrays import LOG_2PI
 from .conditioning import observed_distances
 
 UNKNOWN_STEPS = 2  # in the event shape where the length is not known
-Length: TypeAlias = int | Int[Array, "..."] | None
+Length: TypeAlias = int | Real[Array, "..."] | None
 
 
 class SequenceDistribution(dist.Distribution):
