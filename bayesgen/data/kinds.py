@@ -73,7 +73,8 @@ class Kind(abc.ABC):
     """The kind of a column: how its cells become numbers, and what follows for models.
 
     A kind is a frozen dataclass; its fields, such as the edges of bins, are part of a schema. A new kind is a subclass,
-    which `register_kind` makes known by its name; see `modelled_as` for its families.
+    which `register_kind` makes known by its name; see `modelled_as` for its families. One without fields, made with
+    `repr=False` and `eq=False`, is shown as its name and equals it.
     """
 
     name: ClassVar[str]

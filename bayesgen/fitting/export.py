@@ -225,7 +225,7 @@ def _tree_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
 
 
 def _coordinate(values: Sequence[Any]) -> Sequence[Any]:
-    """AxisNames along an axis, as files have them: texts, where they are neither numbers nor dates."""
+    """Names along an axis, as files have them: texts, where they are neither numbers nor dates."""
     import pandas as pd
 
     array = pd.Index(values, dtype=object).infer_objects().to_numpy()
@@ -361,5 +361,5 @@ def with_names_of_user(
 
 
 def numbered_axes(name: str, num_axes: int) -> list[str]:
-    """AxisNames of axes that have none, as ArviZ makes them."""
+    """Names of axes that have none, as ArviZ makes them."""
     return [f"{name}_dim_{axis}" for axis in range(num_axes)]

@@ -6,8 +6,11 @@ from arviz_stats.base import array_stats
 from bayesgen.typing import Float
 
 AXES = {"chain_axis": 1, "draw_axis": 2}
+# chains that do not move have no variance within, which is told elsewhere
+_quietly = np.errstate(divide="ignore", invalid="ignore", over="ignore")
 
 
+@_quietly
 def rhats_and_sizes(
     draws: Float[np.ndarray, "entries chains draws"],
 ) -> tuple[Float[np.ndarray, " entries"], Float[np.ndarray, " entries"]]:
@@ -20,11 +23,13 @@ def rhats_and_sizes(
     return rhats, bulk_sizes(draws)
 
 
+@_quietly
 def bulk_sizes(draws: Float[np.ndarray, "entries chains draws"]) -> Float[np.ndarray, " entries"]:
     """Bulk effective sample size of each entry."""
     return array_stats.ess(draws, method="bulk", **AXES)
 
 
+@_quietly
 def errors_and_tail_sizes(
     draws: Float[np.ndarray, "entries chains draws"],
 ) -> tuple[Float[np.ndarray, " entries"], Float[np.ndarray, " entries"]]:
@@ -33,10 +38,12 @@ def errors_and_tail_sizes(
     The tail size is the least of those of the indicators of the lowest and the highest 5 % of the draws.
     """
     tail_sizes = array_stats.ess(draws, method="tail", prob=(0.05, 0.95), **AXES)
-    return array_stats.mcse(draws, method="mean", **AXES), tail_sizes
+    reach = np.ptp(draws, axis=(1, 2))
+    units = np.where(reach > 0, reach, 1.0)  # ArviZ takes draws within 1e-15 for constant
+    return units * array_stats.mcse(draws / units[:, None, None], method="mean", **AXES), tail_sizes
 
 
-@np.errstate(divide="ignore", invalid="ignore")
+@_quietly
 def split_rhats(draws: Float[np.ndarray, "entries chains draws"]) -> Float[np.ndarray, " entries"]:
     """Split R-hat of each entry, without ranks; NaN where draws do not vary. All entries at once, for solvers."""
     half = draws.shape[2] // 2

@@ -51,3 +51,16 @@ def test_no_entries_have_no_diagnostics_and_draws_that_do_not_vary_no_rhat():
     rhats, sizes = rhats_and_sizes(np.empty((0, 4, 10)))
     assert rhats.shape == sizes.shape == (0,)
     assert np.isnan(split_rhats(np.ones((1, 4, 10)))).all()
+
+
+@pytest.mark.parametrize("unit", [1e-18, 1e-10, 1e12])
+def test_errors_have_the_unit_of_the_draws(unit):
+    draws = chains(3, 4, 200)
+    np.testing.assert_allclose(
+        errors_and_tail_sizes(unit * draws)[0], unit * errors_and_tail_sizes(draws)[0], rtol=1e-9
+    )
+
+
+def test_chains_that_stand_still_at_points_of_their_own_give_no_warnings():
+    draws = np.ones((2, 4, 50)) * np.arange(4)[:, None]
+    assert (rhats_and_sizes(draws)[0] > 1.01).all() and np.isfinite(errors_and_tail_sizes(draws)[1]).all()
