@@ -219,7 +219,8 @@ class ProgramProblem(Problem[Fit]):
             is_constant = np.asarray(schema.variance == 0) & is_new
             constant = np.asarray(schema.columns)[is_constant].tolist()
             if constant and self.conjugate is not None:  # a prior that depends on variances is a default
-                varying = dataclasses.replace(schema, variance=np.where(is_constant, 4.0, schema.variance))
+                unlike = 2 + 3 * np.nanmax(schema.variance)  # neither the default for constant columns nor any mean
+                varying = dataclasses.replace(schema, variance=np.where(is_constant, unlike, schema.variance))
                 pairs = zip(self.conjugate.blocks, self.data.model.conjugate(varying).blocks, strict=True)
                 scaled = {name for block, other in pairs if block.family != other.family for name in block.columns}
                 constant = [name for name in constant if name in scaled]

@@ -56,10 +56,15 @@ def draw_sites(
     """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
 
     Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again. So is
-    one world that cannot be compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
+    one world of stated latents, as NumPyro checks values only where they are no tracers, and one that cannot be
+    compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
+
+    Raises:
+        ModelError: a function that reads other numbers now than when the program was made.
     """
     latents, is_single = {name: np.asarray(value) for name, value in latents.items()}, len(keys) == 1
-    if not covariates or not is_single:
+    _ = program.function_as_made  # compiled code would not notice that it has changed
+    if not is_single or not (covariates or latents):
         bare = program.replace(structure=program.structure, plan=Plan(()))  # no density is needed, and so no plan
         try:
             drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))

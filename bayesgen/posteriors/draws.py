@@ -265,7 +265,7 @@ def convergence_problems(
             f"than chance, for {_count(disagreeing)}): the chains disagree; {if_disagreeing or MORE_DRAWS}"
         )
     if short.any():
-        worst = int(np.nanargmin(entries.sizes))
+        worst = int(np.argmin(np.nan_to_num(entries.sizes)))
         messages.append(
             f"the smallest bulk effective sample size is {entries.sizes[worst]:.0f}, of "
             f"{name_of(*entries.locations[worst])} (less than {MIN_ESS_PER_CHAIN} a chain for {_count(short)}): raise "

@@ -57,3 +57,21 @@ def test_totals_of_multinomials_may_be_drawn():
     """NumPyro samples such counts where it sees the totals, and not in compiled functions."""
     rows = bg.GenerativeProgram(drawn_totals, label=None).simulate(7, seed=1)
     np.testing.assert_array_equal(rows["x"].sum(1), rows["total"])
+
+
+def test_a_world_of_stated_latents_is_checked_and_a_changed_program_refused():
+    scales = {"x": 1.0}
+
+    def centred(n):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Categorical(np.array([0.5, 0.5])))
+            numpyro.sample("x", dist.Normal(mean + y, scales["x"]))
+
+    own = bg.GenerativeProgram(centred, classes=2)
+    own.simulate(3)
+    with pytest.raises(ValueError, match="invalid loc parameter"):
+        own.simulate(3, latents={"mean": np.nan})
+    scales["x"] = 100.0
+    with pytest.raises(bg.ModelError, match="is not what it was"):
+        own.simulate(3)
