@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import jax
 import numpy as np
-from scipy.sparse import csr_array, get_index_dtype
+from scipy.sparse import csr_array
 
 from bayesgen.records import record
 from bayesgen.typing import Array, Bool, Data, Float, Int, Real, Shaped
@@ -129,7 +129,7 @@ def _join(*arrays: Any) -> Any:
         return np.concatenate(arrays)
     data, columns = (np.concatenate([getattr(array, name) for array in arrays]) for name in ("data", "indices"))
     lengths = np.concatenate([[0], *(np.diff(array.indptr) for array in arrays)])
-    index = get_index_dtype(maxval=max(len(data), arrays[0].shape[1]))
+    index = np.int32 if max(len(data), arrays[0].shape[1]) <= np.iinfo(np.int32).max else np.int64
     joined = sharing_cells(data, columns.astype(index, copy=False), lengths.cumsum().astype(index), arrays[0].shape[1])
     joined.has_canonical_format = all(array.has_canonical_format for array in arrays)
     return joined
