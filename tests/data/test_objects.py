@@ -34,7 +34,7 @@ DOORS = {
     "mapping of arrays": lambda frame: {name: frame[name].to_numpy() for name in frame},
     "mapping of lists": lambda frame: {name: frame[name].tolist() for name in frame},
     "mapping of series": lambda frame: {name: frame[name].reset_index(drop=True) for name in frame},
-    "masked array": lambda frame: np.ma.masked_array(frame.fillna(0).to_numpy(), frame.isna().to_numpy()),
+    "masked array": lambda frame: np.ma.masked_array(np.where(frame.isna(), 0, frame), frame.isna().to_numpy()),
     "polars objects": lambda frame: pl.DataFrame(
         {name: pl.Series(frame[name].tolist(), dtype=pl.Object) for name in frame}
     ),
