@@ -10,11 +10,10 @@ from .gaussian_discriminant import GaussianDiscriminant
 from .joint_gaussian_regression import JointGaussianRegression
 from .linear_regression import LinearRegression
 from .mixture import Mixture
-from .naive_bayes import NaiveBayes
+from .naive_bayes import ConjugateStructures, NaiveBayes, StructureAverage
 from .naive_bayes_regression import NaiveBayesRegression
 from .probabilistic_pca import FactorCoordinates as FactorCoordinates
 from .probabilistic_pca import ProbabilisticPCA
-from .structure_average import ConjugateStructures, StructureAverage
 
 __all__ = [
     "Block",

@@ -1,6 +1,15 @@
 """Programs, NumPyro functions that make data: running and evaluating them, their densities and joint tables."""
 
-from .arbitrary import NUMBERS_OF_A_RUN, arbitrary_numbers, arbitrary_sites, center_and_scale, run_abstractly
+from .arbitrary import (
+    NUMBERS_OF_A_RUN,
+    PRIOR_STARTS,
+    arbitrary_numbers,
+    arbitrary_sites,
+    center_and_scale,
+    dispersed,
+    dispersed_starts,
+    run_abstractly,
+)
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
     FAST_TO_COMPILE,
@@ -15,7 +24,7 @@ from .density import (
     slopes_of_log_odds,
 )
 from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
-from .fingerprint import FunctionContent, content_digest
+from .fingerprint import FunctionContent, content_digest, weakref_safe
 from .hidden_states import (
     ResponseValues,
     are_exchangeable,
@@ -60,11 +69,21 @@ from .messages import (
 )
 from .missing import check_missing
 from .model import ConcreteModel, Model, Recipe, Response, WrappedModel
-from .pytree import PytreeFunction, cached_by_structure, register_program, weakref_safe
 from .row_latents import WithRowLatents, repeated_rows, row_digests
 from .rows import AnyProgram, check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
-from .starts import PRIOR_STARTS, dispersed, dispersed_starts
-from .structure import BLOCK, Arrays, Means, Plan, Program, Site, Structure, TimeSteps
+from .structure import (
+    BLOCK,
+    Arrays,
+    Means,
+    Plan,
+    Program,
+    PytreeFunction,
+    Site,
+    Structure,
+    TimeSteps,
+    cached_by_structure,
+    register_program,
+)
 from .tracing import sites_of
 
 __all__ = [

@@ -180,6 +180,15 @@ class FunctionContent:
         self._is_stable = True
 
 
+def weakref_safe(function: Callable[..., object]) -> Callable[..., object]:
+    """The function itself, or a wrapper where it does not support weak references."""
+    try:
+        weakref.ref(function)
+    except TypeError:
+        return functools.update_wrapper(lambda *args, **kwargs: function(*args, **kwargs), function, updated=())
+    return function
+
+
 _contents: weakref.WeakValueDictionary[Hashable, FunctionContent] = weakref.WeakValueDictionary()
 
 

@@ -1,8 +1,7 @@
 """What a program is made of: found by tracing it, and proven by numbers."""
 
 from .discovery import check_signature, continuous_label, is_of_classes, value_range
-from .introspection import Introspection
-from .supports import check_values, summarize_rows
+from .introspection import Introspection, check_values, summarize_rows
 
 __all__ = [
     "Introspection",

@@ -18,9 +18,8 @@ from .chunking import (
     shared_size,
     table_chunks,
 )
-from .compilation import OwnedJit, Traced, compiled
+from .compilation import Interpreter, OwnedJit, Traced, Variable, compiled, inner_jaxprs, needed_equations
 from .devices import beyond_memory, check_not_forked, devices_in_use, divided, in_float64, placed, requested, used
-from .jaxprs import Interpreter, Variable, inner_jaxprs, needed_equations
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions

@@ -1,23 +1,28 @@
 """Functions traced once: compiled for as long as an object lives, or evaluated by NumPy, operation by operation.
 
 Compiling a function of a hundred operations takes half a second, and running it a millisecond. Functions that run only
-a few times, such as the experiments by which a program is understood, are evaluated by NumPy.
+a few times, such as the experiments by which a program is understood, are evaluated by NumPy. `Interpreter` evaluates a
+jaxpr, which is the list of the operations of a traced function, on values of any kind.
 """
 
+import abc
 import dataclasses
 import functools
+import string
 import weakref
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
+import scipy.special
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayesgen.typing import P, Result
+from bayesgen.typing import ArrayOrNumber, P, Result
 
-from .jaxprs import ByNumPy, Variable, needed_equations
+Value = TypeVar("Value")
+Variable: TypeAlias = Var | Literal
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,3 +154,277 @@ def compiled(method: Callable[P, Result], **options: Any) -> Callable[P, Result]
         return jitted(*args, **kwargs)
 
     return call
+
+
+# --- jaxprs, operation by operation ---------------------------------------------------------------------------------
+
+
+_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+
+
+def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn]:
+    """The equations of a jaxpr on which these of its variables depend, in order."""
+    needed, equations = {var for var in results if not isinstance(var, Literal)}, []
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(equation.outvars):
+            needed.update(var for var in equation.invars if not isinstance(var, Literal))
+            equations.append(equation)
+    return equations[::-1]
+
+
+def inner_jaxprs(equation: JaxprEqn) -> list[Jaxpr]:
+    """The bodies and branches of an equation that has them."""
+    leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr | Jaxpr))
+    closed = [leaf.jaxpr if isinstance(leaf, ClosedJaxpr) else leaf for leaf in leaves]
+    return [leaf for leaf in closed if isinstance(leaf, Jaxpr)]
+
+
+def called_function(equation: JaxprEqn) -> ClosedJaxpr | None:
+    """The function that an equation calls, if it does nothing else."""
+    inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
+    return inner[0] if equation.primitive.name in _CALLS and len(inner) == 1 else None
+
+
+class Interpreter(abc.ABC, Generic[Value]):
+    """Evaluation of jaxprs on values of one kind: subclasses say what a constant and an operation give."""
+
+    @abc.abstractmethod
+    def constant(self, value: Any, variable: Variable) -> Value:
+        """The value of a constant."""
+
+    @abc.abstractmethod
+    def results(self, equation: JaxprEqn, operands: Sequence[Value]) -> Sequence[Value]:
+        """The results of an operation that does not call a function."""
+
+    def read(
+        self,
+        jaxpr: Jaxpr,
+        constants: Iterable[Any],
+        arguments: Iterable[Value],
+        results: Sequence[Variable] | None = None,
+        equations: Iterable[JaxprEqn] | None = None,
+    ) -> list[Value]:
+        """The results of a jaxpr, or some of them, by the equations that they need."""
+        results = jaxpr.outvars if results is None else results
+        values = dict(zip(jaxpr.constvars, map(self.constant, constants, jaxpr.constvars), strict=True))
+        values |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+        def value_of(operand: Variable) -> Value:
+            return self.constant(operand.val, operand) if isinstance(operand, Literal) else values[operand]
+
+        for equation in needed_equations(jaxpr, results) if equations is None else equations:
+            operands, inner = list(map(value_of, equation.invars)), called_function(equation)
+            values |= zip(
+                equation.outvars,
+                self.results(equation, operands) if inner is None else self.read(inner.jaxpr, inner.consts, operands),
+                strict=True,
+            )
+        return list(map(value_of, results))
+
+
+@final
+class ByNumPy(Interpreter[ArrayOrNumber]):
+    """Evaluates functions of a few operations, which take less time to run than to compile.
+
+    Values are NumPy arrays, and keys of JAX. Operations that are not listed below are run by JAX, one by one.
+    """
+
+    def constant(self, value: Any, variable: Variable) -> ArrayOrNumber:
+        return _as(value, variable)
+
+    def results(self, equation: JaxprEqn, operands: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
+        return list(map(_as, _results(equation, operands), equation.outvars))
+
+
+def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
+    name, parameters = equation.primitive.name, equation.params
+    if name in _ELEMENTWISE:
+        return [_ELEMENTWISE[name](*values)]
+    if name in _RULES and (result := _RULES[name](values, parameters)) is not None:
+        return [result]
+    result = equation.primitive.bind(*values, **parameters)
+    return result if equation.primitive.multiple_results else [result]
+
+
+def _as(value: Any, variable: Variable) -> ArrayOrNumber:
+    """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
+    dtype = variable.aval.dtype  # type: ignore[attr-defined]
+    return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
+
+
+def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> ArrayOrNumber:
+    """The quotient; of integers, rounded towards zero."""
+    if numerator.dtype.kind == "f":
+        return numerator / denominator
+    return (numerator - np.fmod(numerator, denominator)) // denominator
+
+
+_ELEMENTWISE: Mapping[str, Callable[..., ArrayOrNumber]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "asinh": np.arcsinh,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": np.asarray,
+    "cos": np.cos,
+    "digamma": scipy.special.psi,
+    "div": _quotient,
+    "eq": np.equal,
+    "erf": scipy.special.erf,
+    "erf_inv": scipy.special.erfinv,
+    "erfc": scipy.special.erfc,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "is_finite": np.isfinite,
+    "le": np.less_equal,
+    "lgamma": scipy.special.gammaln,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": scipy.special.expit,
+    "lt": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "pow": np.power,
+    "rem": np.fmod,
+    "sign": np.sign,
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "stop_gradient": np.asarray,
+    "sub": np.subtract,
+    "tanh": np.tanh,
+}
+
+
+def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int | np.integer]) -> np.ndarray:
+    sizes = dict(zip(axes, x.shape, strict=True))
+    return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
+
+
+def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray | None:
+    if any(low < 0 or high < 0 or inside for low, high, inside in edges):
+        return None
+    return np.pad(x, [(int(low), int(high)) for low, high, _ in edges], constant_values=filling)
+
+
+def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> ArrayOrNumber:
+    """Products summed over the axes that are contracted: axes of batches, of the left and of the right array."""
+    contracted, batches = dimension_numbers
+    left_axes = list(string.ascii_letters[: left.ndim])
+    right_axes = list(string.ascii_letters[left.ndim : left.ndim + right.ndim])
+    for pairs in (contracted, batches):
+        for left_axis, right_axis in zip(*pairs, strict=True):
+            right_axes[right_axis] = left_axes[left_axis]
+    summed = {left_axes[axis] for axis in contracted[0]}
+    first = [left_axes[axis] for axis in batches[0]]
+    last = [letter for letter in (*left_axes, *right_axes) if letter not in summed and letter not in first]
+    return np.einsum(f"{''.join(left_axes)},{''.join(right_axes)}->{''.join((*first, *last))}", left, right)
+
+
+def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+    """Slices of an array at indices, whose last axis has an index for each of some axes of the array."""
+    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
+    batch_shape, dropped = indices.shape[:-1], (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    slice_axes = [axis for axis in range(operand.ndim) if axis not in dropped]
+    is_inside, positions = np.ones(batch_shape, bool), []
+
+    def along(values: np.ndarray, axis: int, num_axes: int) -> np.ndarray:
+        return values.reshape([-1 if index == axis else 1 for index in range(num_axes)])
+
+    for axis, size in enumerate(operand.shape):
+        start = np.zeros((1,) * len(batch_shape), int)
+        if axis in numbers.start_index_map:
+            start, last = indices[..., numbers.start_index_map.index(axis)], size - sizes[axis]
+            is_inside &= (start >= 0) & (start <= last)
+            start = np.clip(start, 0, last)
+        elif axis in numbers.operand_batching_dims:
+            batch = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
+            start = along(np.arange(size), batch, len(batch_shape))
+        start = start.reshape(start.shape + (1,) * len(slice_axes))
+        if axis in slice_axes:
+            start = start + along(np.arange(sizes[axis]), slice_axes.index(axis), len(slice_axes))
+        positions.append(start)
+    cells = operand[tuple(positions)]
+    cells = np.broadcast_to(cells, (*batch_shape, *cells.shape[len(batch_shape) :]))
+    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
+        is_filled = ~is_inside.reshape(batch_shape + (1,) * len(slice_axes))
+        cells = np.where(is_filled, _filling(operand.dtype, parameters["fill_value"]), cells)
+    return np.moveaxis(cells, range(len(batch_shape), cells.ndim), numbers.offset_dims)
+
+
+def _cholesky(matrices: np.ndarray) -> np.ndarray | None:
+    """The factors of matrices with positive eigenvalues, of which the lower triangle is read; None of others."""
+    return np.linalg.cholesky(matrices) if (np.linalg.eigvalsh(matrices) > 0).all() else None
+
+
+def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
+    """The solutions of triangular systems; None of singular ones, and of unusual forms."""
+    is_usual = parameters["left_side"] and not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
+    if not is_usual or not np.diagonal(matrices, axis1=-2, axis2=-1).all():
+        return None
+    triangle = np.tril(matrices) if parameters["lower"] else np.triu(matrices)
+    return np.linalg.solve(np.swapaxes(triangle, -1, -2) if parameters["transpose_a"] else triangle, right)
+
+
+def _filling(dtype: np.dtype, stated: float | None) -> float:
+    """The value of a gather outside of its array: as stated or, as in JAX, NaN or an extreme integer."""
+    if stated is not None or dtype.kind in "fc":
+        return np.nan if stated is None else stated
+    return dtype.kind == "b" or (np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
+
+
+def _cumulative(function: Callable[..., np.ndarray]) -> "NumPyRule":
+    def rule(values: Sequence[ArrayOrNumber], parameters: Mapping[str, Any]) -> np.ndarray:
+        (x,), axis = values, parameters["axis"]
+        return np.flip(function(np.flip(x, axis), axis), axis) if parameters["reverse"] else function(x, axis)
+
+    return rule
+
+
+def _reduction(function: Callable[..., ArrayOrNumber]) -> "NumPyRule":
+    return lambda values, parameters: function(values[0], axis=tuple(parameters["axes"]))
+
+
+NumPyRule: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+_RULES: Mapping[str, NumPyRule] = {
+    "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
+    "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
+    "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
+    "cholesky": lambda values, p: _cholesky(values[0]),
+    "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
+    "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
+    "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
+    "cummax": _cumulative(np.maximum.accumulate),
+    "cumprod": _cumulative(np.cumprod),
+    "cumsum": _cumulative(np.cumsum),
+    "dot_general": lambda values, p: _dot(values[0], values[1], p["dimension_numbers"]),
+    "gather": lambda values, p: _gathered(values[0], values[1], p),
+    "integer_pow": lambda values, p: values[0] ** p["y"],
+    "iota": lambda values, p: _broadcast(np.arange(p["shape"][p["dimension"]]), p["shape"], [p["dimension"]]),
+    "pad": lambda values, p: _pad(values[0], values[1], p["padding_config"]),
+    "reduce_and": _reduction(np.all),
+    "reduce_max": _reduction(np.max),
+    "reduce_min": _reduction(np.min),
+    "reduce_or": _reduction(np.any),
+    "reduce_prod": _reduction(np.prod),
+    "reduce_sum": _reduction(np.sum),
+    "reshape": lambda values, p: values[0].reshape(p["new_sizes"]),
+    "rev": lambda values, p: np.flip(values[0], p["dimensions"]),
+    "select_n": lambda values, p: np.where(values[0], values[2], values[1]) if len(values) == 3 else None,
+    "slice": lambda values, p: values[0][
+        tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or [1] * values[0].ndim))
+    ],
+    "sort": lambda values, p: np.sort(values[0], p["dimension"]) if len(values) == 1 else None,
+    "squeeze": lambda values, p: np.squeeze(values[0], tuple(p["dimensions"])),
+    "triangular_solve": lambda values, p: _solved(values[0], values[1], p),
+    "transpose": lambda values, p: np.transpose(values[0], p["permutation"]),
+}

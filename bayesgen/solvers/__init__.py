@@ -1,12 +1,11 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
 from .ascent import Ascent, Coordinates, ascend
-from .attempts import Chains, Preparation, Settings, laplace, sample
+from .attempts import Chains, Preparation, Settings, laplace, sample, sample_together
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import evaluator_of
 from .sampler import ChainDraws
-from .together import sample_together
 from .trajectory import MAX_DEPTH as MAX_DEPTH
 
 __all__ = [

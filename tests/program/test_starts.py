@@ -12,7 +12,7 @@ from counting import compilations
 import bayesgen as bg
 from bayesgen.fitting import prepare
 from bayesgen.program import LogPriorKind, ProgramDensity
-from bayesgen.program.starts import STARTS_NEAR_ORIGIN, dispersed_starts
+from bayesgen.program.arbitrary import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers.attempts import laplace
 
 
