@@ -115,18 +115,6 @@ def in_float64(function: Callable[P, Result]) -> Callable[P, Result]:
     return run
 
 
-def carrying(function: Callable[P, Result]) -> Callable[P, Result]:
-    """The function, with the JAX device and precision of this thread when run in another one."""
-    config: Any = jax.config
-    device, precise = config.jax_default_device, config.jax_enable_x64
-
-    def run(*args: P.args, **kwargs: P.kwargs) -> Result:
-        with jax.enable_x64(precise), jax.default_device(device):
-            return function(*args, **kwargs)
-
-    return run
-
-
 def devices_in_use() -> list[jax.Device]:
     """All devices of the kind on which JAX runs here."""
     config: Any = jax.config

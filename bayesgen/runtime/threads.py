@@ -16,12 +16,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
+import jax
 import joblib
 from threadpoolctl import ThreadpoolController
 
-from bayesgen.typing import Result
-
-from .devices import carrying
+from bayesgen.typing import P, Result
 
 Part = TypeVar("Part")
 
@@ -30,6 +29,18 @@ Part = TypeVar("Part")
 def num_cores() -> int:
     """The number of cores that this process may use, by its affinity and the limits of its container."""
     return joblib.cpu_count()
+
+
+def _carrying(function: Callable[P, Result]) -> Callable[P, Result]:
+    """The function, with the JAX device and precision of this thread when run in another one."""
+    config: Any = jax.config
+    device, precise = config.jax_default_device, config.jax_enable_x64
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+        with jax.enable_x64(precise), jax.default_device(device):
+            return function(*args, **kwargs)
+
+    return run
 
 
 class Pool(ThreadPoolExecutor):
@@ -45,7 +56,7 @@ class Pool(ThreadPoolExecutor):
     was_interrupted = False
 
     def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        return super().submit(contextvars.copy_context().run, carrying(function), *args, **kwargs)
+        return super().submit(contextvars.copy_context().run, _carrying(function), *args, **kwargs)
 
     def results(self, function: Callable[..., Result], *parts: Sequence[Any]) -> list[Result]:
         """The results of a function of parts, in order; Ctrl-C interrupts the waiting."""

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -81,17 +80,6 @@ def test_a_request_takes_in_all_that_is_placed_within_it(monkeypatch):
             with devices.placed(work):
                 pass
         assert devices.used() == "gpu"
-
-
-def test_threads_are_given_the_device_and_the_precision_of_the_one_that_starts_them():
-    def settings():
-        return jax.config.jax_enable_x64, jax.config.jax_default_device
-
-    device = jax.devices()[0]
-    with ThreadPoolExecutor(1) as pool, jax.enable_x64(True), jax.default_device(device):
-        assert pool.submit(settings).result() == (False, None)
-        assert pool.submit(devices.carrying(settings)).result() == (True, device)
-        assert pool.submit(settings).result() == (False, None)
 
 
 TWO_DEVICES = """

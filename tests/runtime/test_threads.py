@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -161,3 +163,14 @@ def test_a_timeout_of_the_work_itself_comes_through():
         pool.results(work, [3])
     with pytest.raises(TimeoutError, match="7"):
         threads.interruptibly(lambda: work(7))
+
+
+def test_threads_are_given_the_device_and_the_precision_of_the_one_that_starts_them():
+    def settings():
+        return jax.config.jax_enable_x64, jax.config.jax_default_device
+
+    device = jax.devices()[0]
+    with ThreadPoolExecutor(1) as pool, jax.enable_x64(True), jax.default_device(device):
+        assert pool.submit(settings).result() == (False, None)
+        assert pool.submit(threads._carrying(settings)).result() == (True, device)
+        assert pool.submit(settings).result() == (False, None)
