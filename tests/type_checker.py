@@ -31,7 +31,7 @@ CHECKED = [
     *(f"bayesgen.generative.{name}" for name in INNER),
     *(f"bayesgen.sequences.dirichlet_{name}" for name in ("grammar", "hidden_markov", "markov")),
     "bayesgen.posteriors",
-    *(f"bayesgen.prediction.{name}" for name in ("answers", "batches")),
+    *(f"bayesgen.prediction.{name}" for name in ("answers", "predicting")),
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),
     *(f"bayesgen.concepts.{name}" for name in ("hypothesis_classes", "prior")),
 ]

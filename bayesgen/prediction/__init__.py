@@ -6,8 +6,6 @@ from .answers import named_classes as named_classes
 from .answers import normalize as normalize
 from .averages import MAX_K as MAX_K
 from .averages import warn_of_few_draws as warn_of_few_draws
-from .batches import answer_for_set as answer_for_set
-from .batches import answer_of_sets as answer_of_sets
 from .bma import BMA
 from .conditional_average import ConditionalAverage
 from .left_out import LogScores as LogScores
@@ -17,6 +15,8 @@ from .left_out import scores_without as scores_without
 from .left_out import table_by as table_by
 from .plug_in import PlugIn
 from .predicting import answer as answer
+from .predicting import answer_for_set as answer_for_set
+from .predicting import answer_of_sets as answer_of_sets
 from .predicting import in_chunks as in_chunks
 from .predicting import predict
 from .rule import Rule
