@@ -10,7 +10,7 @@ from .data_sets import without_moments as without_moments
 from .exact import Exact
 from .export import datatree as datatree
 from .export import sampler_statistics as sampler_statistics
-from .fit import Fit
+from .fit import Diagnosis, Fit
 from .many import SETS_AT_ONCE as SETS_AT_ONCE
 from .many import FitBatch, fit_many
 from .many import why_separate as why_separate
@@ -28,7 +28,6 @@ from .sampling import with_uneven_tails as with_uneven_tails
 from .summaries import Summaries, summarize
 from .summaries import encoded_rows as encoded_rows
 from .summaries import summaries_of_rows as summaries_of_rows
-from .tables import Diagnosis
 from .trained import Trained as Trained
 from .training import fit
 from .training import prepare as prepare

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayesgen as bg
-from bayesgen.fitting.tables import frame_of_numbers, frame_of_rows
+from bayesgen.fitting.fit import frame_of_numbers, frame_of_rows
 
 RNG = np.random.default_rng(0)
 X = {"x": RNG.normal(100.0, 1.0, 30), "y": RNG.normal(-100.0, 1.0, 30)}
