@@ -1,6 +1,7 @@
 """Short descriptions of objects, for notebooks and messages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,26 @@ def amount(value: float | None) -> str | None:
     if value is None:
         return None
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+
+
+def signed(pattern: str) -> Callable[[float], str]:
+    """A function that formats a number by the pattern, with typographic signs."""
+    return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits, without an exponent unless it is very large or small.
+
+    >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
+    ('200.0', '−1,234,567', '0.0123', '1.500e−07')
+    """
+    if not math.isfinite(value) or value == 0:
+        text = f"{value:g}".replace("inf", "∞")
+    elif 1e-4 <= abs(value) < 1e9:
+        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+    else:
+        text = f"{value:.{digits - 1}e}"
+    return text.replace("-", "−")
 
 
 def quote_some(values: Iterable[object], limit: int = 10) -> str:

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
-from bayesgen.describe import WIDTH, quote_some
+from bayesgen.describe import WIDTH, quote_some, signed
 from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
-from bayesgen.prediction import Metric, signed
+from bayesgen.prediction import Metric
 from bayesgen.typing import Float
 
 _STEP_STYLES = {True: "cyan", False: "green"}

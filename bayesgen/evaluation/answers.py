@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.errors import BayesgenWarning, without_warnings
-from bayesgen.prediction import ClassScorer, Scorer, paired_difference
+from bayesgen.prediction import ClassScorer, Scorer
 from bayesgen.records import by_content
 from bayesgen.runtime import EQUAL_DENSITIES
 from bayesgen.typing import Data, Float, Int, Shaped
@@ -94,6 +94,30 @@ def _difference(answer: Answer, references: Sequence[Answer]) -> tuple[float, fl
     if answer.rows is None or not references:
         return float("nan"), float("nan")
     return paired_difference(answer.log_scores, references[0].log_scores)
+
+
+def paired_difference(scores: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> tuple[float, float]:
+    """The mean of the differences of rows, `scores − reference`, and its standard error.
+
+    Pairing by row removes the variation of difficulty between rows. The standard error is the sample standard
+    deviation of the differences (denominator n − 1) over √n, for new test rows and the same training rows.
+
+    A row with −∞ for both is a tie: difference 0. The mean then holds for these rows alone, and the standard
+    error is NaN. With −∞ for one of them the mean is infinite, or NaN if it happens both ways, and the standard
+    error NaN, as for a single row.
+    """
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞) is meant to be NaN
+        mean, error = mean_and_error(np.where(scores == reference, 0.0, scores - reference))
+    return mean, error if np.isfinite([scores, reference]).all() else float("nan")
+
+
+def mean_and_error(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
+    """The mean, and its standard error, NaN of fewer than two values or of infinite ones."""
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is meant to be NaN
+        mean = float(np.mean(values)) if len(values) else float("nan")
+    if len(values) < 2 or not np.isfinite(values).all():
+        return mean, float("nan")
+    return mean, float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def difference_table(scored: Sequence[Answer]) -> pd.DataFrame:

@@ -26,12 +26,12 @@ from bayesgen.errors import (
 )
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
-from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, mean_and_error, paired_difference, predict
+from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, predict
 from bayesgen.records import by_content
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
-from .answers import score_frame
+from .answers import mean_and_error, paired_difference, score_frame
 from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
 from .figures import learning_curves
 from .training_sets import TrainingSets, attempted, subsets, worlds

@@ -25,9 +25,6 @@ from .scorers import ContinuousScorer as ContinuousScorer
 from .scorers import DensityScorer as DensityScorer
 from .scorers import Metric as Metric
 from .scorers import Scorer as Scorer
-from .scorers import signed as signed
-from .scores import mean_and_error as mean_and_error
-from .scores import paired_difference as paired_difference
 
 # public names; the other ones are for other rooms
 __all__ = [

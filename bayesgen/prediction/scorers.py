@@ -2,7 +2,6 @@
 
 import abc
 import functools
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -11,43 +10,16 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.data import Schema, as_array, labelled, named_classes, response_values
+from bayesgen.describe import signed, significant
 from bayesgen.errors import DataError
 from bayesgen.records import by_content
 from bayesgen.runtime import PRACTICALLY_EQUAL
-from bayesgen.typing import Float, Int, Shaped, Values
-
-from .scores import (
-    accuracy,
-    brier_score,
-    expected_calibration_error,
-    impossible_rows,
-    row_log_scores,
-)
+from bayesgen.typing import Bool, Float, Int, Shaped, Values
 
 LEVELS = (0.5, 0.8, 0.95)  # of central intervals
 MOST_SHOWN = 10  # rows of disagreement
 
 RowColumns: TypeAlias = Mapping[Hashable, np.ndarray]  # of a frame of rows, as arrays
-
-
-def signed(pattern: str) -> Callable[[float], str]:
-    """A function that formats a number by the pattern, with typographic signs."""
-    return lambda value: "−∞" if value == -math.inf else pattern.format(value).replace("-", "−")
-
-
-def significant(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits, without an exponent unless it is very large or small.
-
-    >>> significant(200.04), significant(-1234567.0), significant(0.012345, 3), significant(1.5e-7)
-    ('200.0', '−1,234,567', '0.0123', '1.500e−07')
-    """
-    if not math.isfinite(value) or value == 0:
-        text = f"{value:g}".replace("inf", "∞")
-    elif 1e-4 <= abs(value) < 1e9:
-        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
-    else:
-        text = f"{value:.{digits - 1}e}"
-    return text.replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -150,6 +122,57 @@ class Scorer(abc.ABC):
     def truth_text(self, truth: Any) -> str:
         """The truth of a row for the screen."""
         return str(truth)
+
+
+# Scores of class probabilities: of the table log p(y = k | x_i), in which a probability of 1e-400 is still a finite
+# log score, and the index of each row's true class.
+#
+# A row of NaN is impossible under every class. A model must not gain by refusing to answer, so such a row has the
+# scores of certainty of a wrong class: accuracy 0, log score −∞, Brier score 2, and confidence 1 with accuracy 0 in the
+# calibration error.
+
+
+def impossible_rows(log_probabilities: Float[np.ndarray, "n K"]) -> Bool[np.ndarray, " n"]:
+    """The rows without a forecast, of NaN."""
+    return np.isnan(log_probabilities).any(axis=1)
+
+
+def accuracy(log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"]) -> float:
+    """The share of rows whose most probable class is the true one."""
+    return float(np.mean(named_classes(log_probabilities) == truth))
+
+
+def row_log_scores(
+    log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """log p(y_i | x_i) of each row: −∞ where the true class had probability zero or none."""
+    scores = log_probabilities[np.arange(len(truth)), truth]
+    return np.where(impossible_rows(log_probabilities), -np.inf, scores)
+
+
+def brier_score(log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"]) -> float:
+    """The mean over rows of Σ_k (p_ik − 1[y_i = k])², summed over all K classes: from 0 (best) to 2.
+
+    This is Brier's own definition (1950). For two classes it is twice what is often called the Brier score.
+    """
+    errors = np.exp(log_probabilities)
+    errors[np.arange(len(truth)), truth] -= 1.0
+    return float(np.mean(np.where(impossible_rows(log_probabilities), 2.0, np.sum(errors**2, axis=1))))
+
+
+def expected_calibration_error(log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"]) -> float:
+    """The mean gap between confidence in the most probable class and its accuracy, in 15 bins of equal mass.
+
+    Rows are sorted by the probability of their most probable class and cut into bins of (nearly) the same number of
+    rows; the gap |mean confidence − accuracy| of each bin is weighted by its rows. Rows of equal confidence share their
+    mean accuracy, so that their order in the table does not matter.
+    """
+    confidence = np.where(impossible_rows(log_probabilities), 1.0, np.exp(np.max(log_probabilities, axis=1)))
+    right = (named_classes(log_probabilities) == truth).astype(float)
+    levels, level_of, rows = np.unique(confidence, return_inverse=True, return_counts=True)
+    share_right = np.bincount(level_of, weights=right) / rows
+    gaps = np.repeat(levels - share_right, rows)  # one per row, in order of confidence
+    return float(sum(abs(part.sum()) for part in np.array_split(gaps, 15)) / len(gaps))
 
 
 def _forecast(rows: RowColumns) -> tuple[Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:

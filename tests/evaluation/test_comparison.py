@@ -10,8 +10,8 @@ import pytest
 
 import bayesgen as bg
 from bayesgen.evaluation import comparison
+from bayesgen.evaluation.answers import paired_difference
 from bayesgen.evaluation.comparison import compare
-from bayesgen.prediction import scores
 
 CLASSES = np.array(["no", "yes"])
 TRUTH = np.array(["yes", "no", "yes", "no", "yes", "yes"])
@@ -125,10 +125,10 @@ def test_the_table_scores_every_answer(compared):
 
 def test_differences_are_from_the_map_and_the_mean_answer_of_the_same_model(compared):
     table = compared.table.set_index(["model", "method", "rule"])
-    expected = scores.paired_difference(log_scores("Exact", "BMA"), log_scores("MAP", "PlugIn"))
+    expected = paired_difference(log_scores("Exact", "BMA"), log_scores("MAP", "PlugIn"))
     row = table.loc[("first", "Exact", "BMA")]
     assert (row.difference, row.standard_error) == pytest.approx(expected)
-    expected = scores.paired_difference(log_scores("Exact", "BMA"), log_scores("Exact", "PlugIn"))
+    expected = paired_difference(log_scores("Exact", "BMA"), log_scores("Exact", "PlugIn"))
     for model in ("first", "second"):
         row = table.loc[(model, "Exact", "BMA")]
         assert (row.difference_from_mean, row.standard_error_from_mean) == pytest.approx(expected)
@@ -157,7 +157,7 @@ def test_differences_hold_every_two_answers_once(compared):
         (table.model == "first") & (table.method == "MAP")
         & (table.other_model == "first") & (table.other_rule == "BMA")
     ]  # fmt: skip
-    expected = scores.paired_difference(log_scores("MAP", "PlugIn"), log_scores("Exact", "BMA"))
+    expected = paired_difference(log_scores("MAP", "PlugIn"), log_scores("Exact", "BMA"))
     assert chosen[["difference", "standard_error"]].to_numpy()[0] == pytest.approx(expected)
 
 

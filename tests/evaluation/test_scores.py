@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from bayesgen.prediction import scores
+from bayesgen.evaluation.answers import paired_difference
+from bayesgen.prediction import scorers as scores
 
 
 @pytest.fixture(params=[2, 3, 7])
@@ -14,6 +15,10 @@ def forecast(request):
     probabilities = generator.dirichlet(np.full(request.param, 0.7), size=233)
     truth = np.array([generator.choice(request.param, p=row) for row in probabilities])
     return np.log(probabilities), probabilities, truth
+
+
+def log_score(log_probabilities, truth):
+    return scores.row_log_scores(log_probabilities, truth).mean()
 
 
 def with_impossible(log_probabilities, rows):
@@ -30,7 +35,7 @@ def test_accuracy_is_sklearns(forecast):
 def test_log_score_is_minus_sklearns_log_loss(forecast):
     log_probabilities, probabilities, truth = forecast
     expected = -metrics.log_loss(truth, probabilities, labels=range(probabilities.shape[1]))
-    assert scores.log_score(log_probabilities, truth) == pytest.approx(expected, rel=1e-12)
+    assert log_score(log_probabilities, truth) == pytest.approx(expected, rel=1e-12)
 
 
 def test_brier_score_sums_over_the_classes(forecast):
@@ -75,7 +80,7 @@ def test_calibration_error_of_few_rows_and_of_a_perfect_forecast():
         perfect = np.log(np.eye(3))
     assert scores.expected_calibration_error(perfect, [0, 1, 2]) == 0.0
     assert scores.brier_score(perfect, [0, 1, 2]) == 0.0
-    assert scores.log_score(perfect, [0, 1, 2]) == 0.0
+    assert log_score(perfect, [0, 1, 2]) == 0.0
 
 
 def test_impossible_rows_score_like_certainty_of_a_wrong_class(forecast):
@@ -87,20 +92,20 @@ def test_impossible_rows_score_like_certainty_of_a_wrong_class(forecast):
     wrong[rows, (truth[rows] + 1) % wrong.shape[1]] = 0.0
     assert scores.impossible_rows(refused).sum() == 3
     assert list(scores.named_classes(refused)[rows]) == [-1, -1, -1]
-    for score in (scores.accuracy, scores.brier_score, scores.expected_calibration_error, scores.log_score):
+    for score in (scores.accuracy, scores.brier_score, scores.expected_calibration_error, log_score):
         assert score(refused, truth) == pytest.approx(score(wrong, truth))
-    assert scores.log_score(refused, truth) == -np.inf
+    assert log_score(refused, truth) == -np.inf
     assert np.isfinite(scores.brier_score(refused, truth))
 
 
 def test_a_true_class_of_tiny_probability_keeps_a_finite_log_score():
-    assert scores.log_score([[0.0, -2000.0]], [1]) == -2000.0
+    assert log_score(np.array([[0.0, -2000.0]]), [1]) == -2000.0
 
 
 def test_paired_difference_is_the_mean_and_its_standard_error():
     generator = np.random.default_rng(0)
     first, second = generator.normal(size=(2, 40))
-    mean, error = scores.paired_difference(first, second)
+    mean, error = paired_difference(first, second)
     differences = first - second
     assert mean == pytest.approx(differences.mean())
     assert error == pytest.approx(np.sqrt(((differences - mean) ** 2).sum() / 39 / 40))
@@ -109,9 +114,7 @@ def test_paired_difference_is_the_mean_and_its_standard_error():
 def test_standard_error_of_the_difference_is_the_spread_over_test_sets():
     generator = np.random.default_rng(1)
     common = generator.normal(size=(2000, 60))
-    means, errors = zip(
-        *(scores.paired_difference(row + generator.normal(size=60), row) for row in common), strict=True
-    )
+    means, errors = zip(*(paired_difference(row + generator.normal(size=60), row) for row in common), strict=True)
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.05)
 
 
@@ -126,7 +129,7 @@ def test_standard_error_of_the_difference_is_the_spread_over_test_sets():
     ],
 )
 def test_paired_difference_with_impossible_rows(first, second, mean):
-    difference, error = scores.paired_difference(first, second)
+    difference, error = paired_difference(np.array(first), np.array(second))
     assert difference == pytest.approx(mean, nan_ok=True)
     assert np.isnan(error)
-    assert np.isnan(scores.paired_difference([-1.0], [-2.0])[1])
+    assert np.isnan(paired_difference(np.array([-1.0]), np.array([-2.0]))[1])
