@@ -257,7 +257,7 @@ class Family(abc.ABC):
             DataError: rows that are impossible, missing or ill-shaped, by row and column; weights beside a summary.
         """
         family, summary = self._prepared(data, weights, "update")
-        return family._updated(summary)
+        return family.posterior(summary)
 
     def log_evidence(self, data: Values | Summary, weights: Array | None = None) -> float | Float[Array, ""]:
         """Log marginal likelihood of rows (or of a `Summary`), the parameters integrated out."""
@@ -269,7 +269,8 @@ class Family(abc.ABC):
         return family._log_evidence(summary)
 
     @abc.abstractmethod
-    def _updated(self, summary: Any) -> Self: ...
+    def posterior(self, summary: Any) -> Self:
+        """The posterior of a resolved family of numbers given a complete summary: `update` without its checks."""
 
     @abc.abstractmethod
     def _log_evidence(self, summary: Any) -> Float[ArrayOrNumber, "..."]: ...

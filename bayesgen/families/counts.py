@@ -86,7 +86,7 @@ class BetaBernoulli(Family):
         shape = scale.batch_shape
         return self.replace(**broadcast("BetaBernoulli", shape, a=self.a, b=self.b), batch_shape=shape)
 
-    def _updated(self, summary: Sums) -> Self:
+    def posterior(self, summary: Sums) -> Self:
         ones, zeros = summary.totals
         return self.replace(a=self.a + ones, b=self.b + zeros, batch_shape=np.shape(self.a + ones))
 
@@ -245,7 +245,7 @@ class GammaPoisson(Family):
         shape = scale.batch_shape
         return self.replace(**broadcast("GammaPoisson", shape, shape=self.shape, rate=rate), batch_shape=shape)
 
-    def _updated(self, summary: Sums) -> Self:
+    def posterior(self, summary: Sums) -> Self:
         shape = self.shape + summary.totals[0]
         rate = self.rate + summary.cell_counts
         rate = namespace(rate).broadcast_to(rate, shape.shape)

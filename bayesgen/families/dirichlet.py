@@ -174,7 +174,7 @@ class DirichletFamily(Family, abc.ABC):
 
     # --- closed forms ---------------------------------------------------------------------------------------------
 
-    def _updated(self, summary: Sums) -> Self:
+    def posterior(self, summary: Sums) -> Self:
         concentration = self.concentration + summary.totals[0]
         return self.replace(concentration=concentration, batch_shape=concentration.shape)
 
@@ -323,7 +323,7 @@ class FixedCategorical(Family):
     def likelihood(self) -> CategoricalLikelihood:
         return CategoricalLikelihood(len(self.probs))
 
-    def _updated(self, summary: Sums) -> Self:
+    def posterior(self, summary: Sums) -> Self:
         return self
 
     def _log_evidence(self, summary: Sums) -> Float[ArrayOrNumber, "..."]:

@@ -312,7 +312,7 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         lengths = np.maximum(values[..., : self.num_factors] - noise[..., None], least)
         return mode | {"covariance": covariance_of(lengths, noise, vectors)}
 
-    def _updated(self, summary: Summary) -> NoReturn:
+    def posterior(self, summary: Summary) -> NoReturn:
         self._refuse("update")
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:

@@ -117,7 +117,7 @@ class NoisyFamily(Family, abc.ABC):
             batch_shape=share.shape,
         )
 
-    def _updated(self, summary: Moments) -> Self:
+    def posterior(self, summary: Moments) -> Self:
         return self._grown(self._growth(summary))
 
     def _log_det(self, growth: Growth) -> Float[ArrayOrNumber, "..."] | float:

@@ -145,7 +145,7 @@ class NormalInverseWishart(JointNormalFamily):
         between = share[..., None, None] * shift[..., :, None] * shift[..., None, :]
         return self._pool(count), self._pool(summary.scatter + between)
 
-    def _updated(self, summary: Moments) -> Self:
+    def posterior(self, summary: Moments) -> Self:
         count, shift = summary.count, summary.mean - self.location
         df, scale = self._growth(summary)
         return self.replace(
@@ -157,7 +157,7 @@ class NormalInverseWishart(JointNormalFamily):
         )
 
     def _log_evidence(self, summary: Moments) -> Float[ArrayOrNumber, "..."]:
-        after, (df, scale) = self._updated(summary), self._growth(summary)
+        after, (df, scale) = self.posterior(summary), self._growth(summary)
         dimension = self.batch_shape[-1]
         cells = 0.5 * dimension * (namespace(after.kappa).log(self.kappa / after.kappa) - summary.count * LOG_PI)
         gammas = log_multigamma_rising(0.5 * self.df, 0.5 * df, dimension)

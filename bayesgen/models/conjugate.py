@@ -138,9 +138,9 @@ class Conjugate:
         return dataclasses.replace(statistics, summaries=summaries)
 
     def update(self, evidence: SufficientStatistics) -> Self:
-        """The posterior."""
+        """The posterior given complete rows, of families whose hyperparameters are numbers."""
         summary_of = self._summaries(evidence)
-        return self.replace_families({name: family.update(summary_of[name]) for name, family in self.families()})
+        return self.replace_families({name: family.posterior(summary_of[name]) for name, family in self.families()})
 
     def log_evidence(self, evidence: SufficientStatistics) -> float | Float[Array, ""]:
         """log p(X, y), all parameters integrated out."""

@@ -201,7 +201,7 @@ class DirichletHiddenMarkov(LatentVariableFamily):
 
     # --- closed forms, of complete data -------------------------------------------------------------------------
 
-    def _updated(self, summary: HiddenCounts) -> Self:
+    def posterior(self, summary: HiddenCounts) -> Self:
         return self._with_chain(summary).replace(emissions=self.emissions.update(summary.emissions))
 
     def _with_chain(self, summary: HiddenCounts) -> Self:
