@@ -14,7 +14,7 @@ from bayesgen.errors import DataError, warn
 from bayesgen.runtime import CACHED_CELLS, THREAD_CELLS, chunks
 from bayesgen.typing import Category, Int, Num, Shaped, Values
 
-from .columns import WHOLE_FLOATS, as_array, as_series, category_array, dtype_categories, own_type, sorted_categories
+from .columns import WHOLE_FLOATS, as_array, as_series, category_array, own_type, sorted_categories
 from .kinds import Columns, Encoded, Kind
 from .sequences import PADDING
 from .views import ArrayTable, Table
@@ -141,15 +141,11 @@ def check_num_classes(classes: Sequence[Category] | None) -> None:
         )
 
 
-def inferred_classes(y: Values, labels: np.ndarray) -> tuple[Category, ...]:
-    """The classes of labels: those that the dtype of `y` declares, else the distinct labels, sorted.
+def inferred_classes(labels: np.ndarray) -> tuple[Category, ...]:
+    """The classes of labels: the distinct ones, sorted.
 
     Warns where the labels look like a quantity. Raises DataError where there are fewer than two, or no labels.
     """
-    declared = dtype_categories(y)
-    if declared is not None:
-        check_num_classes(declared)
-        return declared
     distinct = distinct_values(labels, "y")
     if not distinct:
         raise DataError(

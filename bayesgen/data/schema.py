@@ -118,32 +118,37 @@ class Schema:
 
         Columns of Python objects are of the kind of their observed cells: numbers, truth values, or else categories.
         """
-        return (declared or cls()).resolve(read_table(X), y, implied_kinds=kinds or {})
+        table = read_table(X, y)
+        return (declared or cls()).resolve(table, table.labels, implied_kinds=kinds)
 
     def resolve(
-        self, table: Table, y: Values | None = None, *, implied_kinds: Mapping[str, StatedKind] | None = None
+        self,
+        table: Table,
+        y: np.ndarray | None = None,
+        *,
+        implied_kinds: Mapping[str, StatedKind] | None = None,
     ) -> "Schema":
         """This schema with columns, kinds, categories and classes filled in from data.
 
-        Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y` (n,) may be None. A
-        resolved schema is returned as it is, after a check of the table. Raises DataError where schema, table and
-        labels do not fit each other.
+        Kinds are those declared here, else those in `implied_kinds`, else those of the dtypes. `y`, the table's
+        labels, may be None. A resolved schema is returned as it is, after a check of the table. Raises DataError where
+        schema, table and labels do not fit each other.
         """
         if not table.names:
             refuse_empty((table.num_rows, 0))
-        schema = self
+        schema, classes, sparse = self, self.classes, self.sparse
         if self.columns is None:
-            schema = copied(self, columns=table.names, named=table.named, sparse=table.sparse)
-        elif len(self.kinds) < len(self.columns):
-            schema = copied(self, sparse=table.sparse)
-        schema.check_table(table)
+            schema = copied(self, columns=table.names, named=table.named)
+        else:
+            self.check_table(table)
+        if self.columns is None or len(self.kinds) < len(self.columns):
+            sparse = table.sparse
+        if y is not None:
+            classes = classes or table.declared_classes or inferred_classes(y)
+            check_num_classes(classes)
         kinds = schema._with_parameters(schema._complete_kinds(table, implied_kinds or {}), table)
-        return copied(
-            schema,
-            kinds=kinds,
-            categories=schema._complete_categories(kinds, table),
-            classes=resolved_classes(self.classes, y, table.num_rows),
-        )
+        categories = schema._complete_categories(kinds, table)
+        return copied(schema, kinds=kinds, categories=categories, classes=classes, sparse=sparse)
 
     def widened(self, values: Mapping[str, Array | tuple[int, int]]) -> "Schema":
         """The schema with ranges extended to these values of covariates."""
@@ -415,20 +420,3 @@ def _mean_length(cells: Shaped[np.ndarray, "n ..."]) -> float:
     if cells.ndim > 1:
         return float(cells.shape[1])
     return float(np.mean([len(cell) if hasattr(cell, "__len__") else 0 for cell in cells.tolist()]))
-
-
-def resolved_classes(declared: Sequence[Category] | None, y: Values | None, num_rows: int) -> Sequence[Category] | None:
-    """The classes: those declared, else those of the labels; None where there are neither.
-
-    Raises:
-        DataError: labels that are not one a row; fewer than two classes.
-    """
-    if y is None:
-        return declared
-    labels = as_labels(y)
-    if len(labels) != num_rows:
-        raise DataError(f"X has {num_rows} rows and y has {len(labels)} labels. Give one label a row.")
-    if declared is None:
-        return inferred_classes(y, labels)
-    check_num_classes(declared)
-    return declared

@@ -30,7 +30,6 @@ from .hyperparameters import broadcast as broadcast
 from .hyperparameters import broadcasts_to as broadcasts_to
 from .hyperparameters import check_counted as check_counted
 from .hyperparameters import check_positive as check_positive
-from .hyperparameters import default_variances as default_variances
 from .hyperparameters import shown as shown
 from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal

@@ -414,7 +414,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         for site, likelihood in self.plan.compressed:
             if likelihood.takes_squares:
                 axis = "column" if self.structure.attribute[site].steps is None else "step"
-                check_rows(attributes[site], 1.0, functools.partial(_column_name, site, axis=axis))
+                check_rows(attributes[site], None, functools.partial(_column_name, site, axis=axis))
 
     @functools.cached_property
     def response(self) -> Response | None:

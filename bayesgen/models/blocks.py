@@ -20,10 +20,11 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, ModelError
-from bayesgen.families import Family, FixedCategorical, Scale, argument_names, default_variances
+from bayesgen.families import Family, FixedCategorical, Scale, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Labelled
 from bayesgen.program import ConcreteModel, Model, Plan, Recipe
+from bayesgen.records import copied
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -84,7 +85,8 @@ def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
 def known_moments(schema: Schema) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
     """Means and variances of the columns, the response last; NaN where they are not known."""
     response, unknown = schema.response, np.full(len(schema.columns or ()), np.nan)
-    mean, variance = (unknown if moment is None else moment for moment in (schema.mean, schema.variance))
+    mean = unknown if schema.mean is None else schema.mean
+    variance = unknown if schema.variance is None else schema.variance
     if response is not None:
         last_mean, last_variance = (np.nan if m is None else m for m in (response.mean, response.variance))
         xp = namespace(mean, variance, last_mean, last_variance)
@@ -238,7 +240,6 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The rows, each block's columns encoded."""
-        schema.check_table(table)
         for name, family, _ in self.blocks:
             if table.sparse and not family.traits.sparse:
                 raise DataError(
@@ -259,9 +260,8 @@ class BlockModel(ConcreteModel[Labelled]):
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         for name, family, columns in self.blocks:
             if self._likelihood(family, schema, name, columns).takes_squares:
-                variance = self._scale(schema, name, family, columns).variance
-                units = 1.0 if variance is None else np.sqrt(default_variances(variance))
-                check_rows(attributes[name], units, functools.partial(column_name, columns))
+                _, variance = self._moments(schema, name, columns)
+                check_rows(attributes[name], variance, functools.partial(column_name, columns))
 
     def summarize(self, schema: Schema, rows: Rows) -> SufficientStatistics:
         """The sufficient statistics of rows: of columns that depend on features, together with these."""
@@ -296,10 +296,10 @@ class BlockModel(ConcreteModel[Labelled]):
         computed = xp.concatenate([stated, *map(xp.stack, new_moments)], axis=1)[:, order]
         mean, variance = xp.where(xp.isnan(stated[0]), computed, stated)
         if schema.response is None:
-            return dataclasses.replace(schema, mean=mean, variance=variance)
+            return copied(schema, mean=mean, variance=variance)
         self._refuse_without_response(schema.response, summaries)
         response = dataclasses.replace(schema.response, mean=as_float(mean[-1]), variance=as_float(variance[-1]))
-        return dataclasses.replace(schema, mean=mean[:-1], variance=variance[:-1], response=response)
+        return copied(schema, mean=mean[:-1], variance=variance[:-1], response=response)
 
     def _positions(self, schema: Schema, name: str, columns: Sequence[str]) -> list[int]:
         """Indices of the columns of a block in `known_moments`.
@@ -372,14 +372,21 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def _scale(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """The `Scale` of a block: numbers of classes, columns and categories; means and variances."""
-        mean = variance = None
-        if family.traits.scaled:
-            if schema.mean is None or schema.variance is None:
-                refuse_unseen(name)
-            where = np.array(self._positions(schema, name, columns))
-            means, variances = known_moments(schema)
-            mean, variance = means[where], variances[where]
-        return dataclasses.replace(self._shape(schema, name, family, columns), mean=mean, variance=variance)
+        shape = self._shape(schema, name, family, columns)
+        if not family.traits.scaled:
+            return shape
+        mean, variance = self._moments(schema, name, columns)
+        return dataclasses.replace(shape, mean=mean, variance=variance)
+
+    def _moments(
+        self, schema: Schema, name: str, columns: Sequence[str]
+    ) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
+        """Means and variances of the columns of a block."""
+        if schema.mean is None or schema.variance is None:
+            refuse_unseen(name)
+        positions = np.array(self._positions(schema, name, columns))
+        mean, variance = known_moments(schema)
+        return mean[positions], variance[positions]
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:
         """The `Scale` of a block without means and variances."""
@@ -392,8 +399,9 @@ class BlockModel(ConcreteModel[Labelled]):
         return dataclasses.replace(scale, **tables)
 
     def _likelihood(self, family: Family, schema: Schema, name: str, columns: Sequence[str]) -> Likelihood:
-        shape = self._shape(schema, name, family, columns)
-        return family.likelihood if shape.num_categories is None else family.resolve(shape).likelihood
+        if num_values(schema, name, family, columns) is None:
+            return family.likelihood
+        return family.resolve(self._shape(schema, name, family, columns)).likelihood
 
 
 def _encoded(

@@ -80,15 +80,12 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
     def exact_takes_missing(self) -> bool:
         return self._blocks.exact_takes_missing
 
-    @property
-    def family(self) -> Family:
-        """The family of the real columns: the prior, pooled as the covariance says."""
-        default = COVARIANCES[self.covariance]
-        return default if self.prior is None else self.prior.replace(pooling=default.pooling)
-
     @functools.cached_property
     def _blocks(self) -> NaiveBayes:
-        return NaiveBayes({"real": self.family}, self.class_prior)
+        """The same model by its blocks: the family of the real columns is pooled as the covariance says."""
+        default = COVARIANCES[self.covariance]
+        family = default if self.prior is None else self.prior.replace(pooling=default.pooling)
+        return NaiveBayes({"real": family}, self.class_prior)
 
     def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
         return self._blocks.infer_schema(table, y, declared)

@@ -165,9 +165,8 @@ class FeatureRegression(BlockModel):
 
     def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The response, NaN where it is missing, as attribute, and the features as covariate."""
-        schema.check_table(table)
         features = _features(schema, table)
-        check_rows(features, 1.0, functools.partial(_feature_name, self.blocks[0][2]))
+        check_rows(features, None, functools.partial(_feature_name, self.blocks[0][2]))
         assert schema.response is not None
         y = response_of_rows(table, schema.response.name)
         observed = ~np.isnan(y)

@@ -402,7 +402,8 @@ class NaiveBayes(Recipe[OptionalLabel]):
                 f"Column {name!r} is of kind {kind.name!r}, but its family {type(family).__name__} is for "
                 f"{family.kind.name!r} columns. Change Schema(kinds=...) or families=."
             )
-        check_kind_of_sequences(name, kind, family)
+        if kind.has_steps:
+            check_kind_of_sequences(name, kind, family)
         return family
 
     def _owner(self, name: str, family: Family) -> str | None:

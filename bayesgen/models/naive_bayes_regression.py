@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from bayesgen.data import Rows, Schema, Table, response_of_rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale, default_variances
+from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive
 from bayesgen.program import ConcreteModel, Response
 from bayesgen.statistics import (
@@ -109,7 +109,6 @@ class ColumnsOfResponse(BlockModel):
 
     def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The response, NaN in new rows, and the columns."""
-        schema.check_table(table)
         assert schema.response is not None
         cells, mask = schema.encode_cells(table, schema.columns or ())
         observed: dict[str, Bool[Array, "n ..."]] = {} if mask is None else {COLUMNS: mask}
@@ -126,8 +125,7 @@ class ColumnsOfResponse(BlockModel):
         return Rows({RESPONSE: y, COLUMNS: cells}, observed)
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
-        units = 1.0 if schema.variance is None else np.sqrt(default_variances(schema.variance))
-        check_rows(attributes[COLUMNS], units, functools.partial(column_name, schema.columns or ()))
+        check_rows(attributes[COLUMNS], schema.variance, functools.partial(column_name, schema.columns or ()))
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of response and columns; known ones stay."""

@@ -325,19 +325,21 @@ def check_magnitudes(moments: Moments, name_of: Callable[[tuple[int, ...]], str]
         )
 
 
-def check_rows(values: Cells, units: Float[Array, "..."] | float, name_of: Callable[[tuple[int, ...]], str]) -> None:
+def check_rows(values: Cells, variance: Float[Array, "..."] | None, name_of: Callable[[tuple[int, ...]], str]) -> None:
     """Refuse new rows that are so far from the training data that squared distances overflow.
 
     Args:
         values: cells of columns with means and variances; NaN where they are missing.
-        units: standard deviations of the columns, or 1 where they are not known.
+        variance: of the training columns; None where it is not known, for units of 1, as in constant columns.
         name_of: index tuple of a column -> its name at the start of a sentence.
 
     Raises:
         DataError: names the first such column, the row and the value.
     """
-    values = np.asarray(values)
-    limits = np.minimum(MOST_MAGNITUDE, 0.1 * MOST_MAGNITUDE * np.asarray(units))  # squares in both units are finite
+    values, units = np.asarray(values), 1.0
+    if variance is not None:
+        units = np.sqrt(np.where(variance > 0, variance, 1.0))
+    limits = np.minimum(MOST_MAGNITUDE, 0.1 * MOST_MAGNITUDE * units)  # squares in both units are finite
     least = limits.min(initial=MOST_MAGNITUDE)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return

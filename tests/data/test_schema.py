@@ -265,7 +265,7 @@ def test_classes_are_sorted_and_of_the_labels_own_type(y, classes):
         tuple(LABELS),
         np.array(LABELS, object),
         np.array(LABELS, np.dtypes.StringDType()),
-        pd.Series(LABELS, index=[7, 8, 9]),
+        pd.Series(LABELS),
         pd.Series(LABELS, dtype="category"),
         pd.Series(LABELS, dtype=object),
         pl.Series(LABELS),
@@ -277,6 +277,10 @@ def test_labels_of_every_container_have_plain_classes(y):
     assert schema.classes == ("cat", "dog")
     assert [type(label) for label in schema.classes] == [str, str]
     assert schema.encode_labels(y).tolist() == [1, 0, 1]
+
+
+def test_labels_have_the_index_of_their_rows():
+    refused(lambda: Schema.infer(FRAME, pd.Series(LABELS, index=[7, 8, 9])), "y has another index than X")
 
 
 def test_many_texts_are_told_apart():
@@ -335,7 +339,7 @@ def test_unfit_labels_are_refused():
 )
 def test_labels_may_be_missing_and_the_others_keep_their_type(y, classes):
     table = read_table(FRAME, y)
-    schema = Schema().resolve(table, table.labels if table.declared_classes is None else y)
+    schema = Schema().resolve(table, table.labels)
     assert schema.classes == classes
     assert [type(label) for label in schema.classes] == [type(label) for label in classes]
     codes = schema.label_codes(table.labels).tolist()
