@@ -51,16 +51,12 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     if y is None and sample_weight is None:
         return table
     labels = None if y is None else as_labels(y)
-    weights = None if sample_weight is None else as_array(sample_weight, "sample_weight")
-    for name, noun, values in (("y", "label", labels), ("sample_weight", "weight", weights)):
-        if values is not None and values.shape != (table.num_rows,):
-            if values.ndim != 1:
-                raise DataError(f"{name} has shape {values.shape}, and has to be 1-D: one {noun} for each row of X.")
-            raise DataError(f"X has {table.num_rows} rows and {name} has {len(values)} {noun}s. Give one {noun} a row.")
+    if labels is not None and len(labels) != table.num_rows:
+        raise DataError(f"X has {table.num_rows} rows and y has {len(labels)} labels. Give one label a row.")
     check_index(X, y, "y")
     check_index(X, sample_weight, "sample_weight")
     declared = None if y is None else dtype_categories(y)
-    weights = as_weights(weights, table.num_rows)
+    weights = as_weights(sample_weight, table.num_rows)
     table = dataclasses.replace(table, labels=labels, declared_classes=declared, weights=weights)
     if weights is None or weights.all():
         return table

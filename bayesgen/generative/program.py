@@ -47,7 +47,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Data, Float, Int, Seed, Values
+from bayesgen.typing import Data, Float, Seed, Values
 
 from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
@@ -398,11 +398,6 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             refuse_classes_of_response("The program", declared.classes)
             return dataclasses.replace(schema, response=ResponseColumn(self.response_site))
         return dataclasses.replace(schema, classes=self.classes or None)
-
-    def label_codes(self, schema: Schema, table: Table) -> Int[np.ndarray, " n"] | None:
-        if self.label is not None and table.labels is None:
-            raise DataError(f"The program has classes, so it needs y: the {self.label!r} of each row.")
-        return super().label_codes(schema, table)
 
     def read_rows(self, schema: Schema | None, table: Any) -> Rows:
         """The rows of anything that `read_table` takes: the program's sites are its schema."""

@@ -82,18 +82,6 @@ def with_alphabets(declared: Schema, families: Mapping[str, Family]) -> Schema:
     return dataclasses.replace(declared, categories={**declared.categories, **implied})
 
 
-def known_moments(schema: Schema) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    """Means and variances of the columns, the response last; NaN where they are not known."""
-    response, unknown = schema.response, np.full(len(schema.columns or ()), np.nan)
-    mean = unknown if schema.mean is None else schema.mean
-    variance = unknown if schema.variance is None else schema.variance
-    if response is not None:
-        last_mean, last_variance = (np.nan if m is None else m for m in (response.mean, response.variance))
-        xp = namespace(mean, variance, last_mean, last_variance)
-        mean, variance = xp.append(mean, last_mean), xp.append(variance, last_variance)
-    return mean, variance
-
-
 def num_values(schema: Schema, name: str, family: Family, columns: Sequence[str]) -> int | None:
     """Number of values, or bins, of each column of a block; None for kinds without such a number."""
     if family.kind.noun_for_values is None or schema.num_values(columns[0]) is None:
@@ -284,17 +272,18 @@ class BlockModel(ConcreteModel[Labelled]):
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""
         if not any(family.traits.scaled for _, family, _ in self.blocks):
             return schema
-        moments = known_moments(schema)
-        indices, new_moments = [], []
+        positions, moments = [], []
         for name, family, columns in self.blocks:
+            mean, variance = self._moments(schema, name, columns)
             if family.traits.scaled:
-                new_moments.append(_pooled_moments(summaries[name], family, columns))  # refuses too large values
-                indices += self._positions(schema, name, columns)
-        xp = namespace(*moments, *itertools.chain(*new_moments))
-        stated, order = xp.stack(moments), np.arange(len(moments[0]))
-        order[indices] = len(order) + np.arange(len(indices))
-        computed = xp.concatenate([stated, *map(xp.stack, new_moments)], axis=1)[:, order]
-        mean, variance = xp.where(xp.isnan(stated[0]), computed, stated)
+                new_mean, new_variance = _pooled_moments(summaries[name], family, columns)  # refuses too large values
+                xp = namespace(mean, new_mean)
+                is_new = xp.isnan(mean)
+                mean, variance = xp.where(is_new, new_mean, mean), xp.where(is_new, new_variance, variance)
+            positions += self._positions(schema, name, columns)
+            moments.append((mean, variance))
+        order, xp = np.argsort(positions), namespace(*itertools.chain(*moments))
+        mean, variance = (xp.concatenate(parts)[order] for parts in zip(*moments, strict=True))
         if schema.response is None:
             return copied(schema, mean=mean, variance=variance)
         self._refuse_without_response(schema.response, summaries)
@@ -302,7 +291,7 @@ class BlockModel(ConcreteModel[Labelled]):
         return copied(schema, mean=mean[:-1], variance=variance[:-1], response=response)
 
     def _positions(self, schema: Schema, name: str, columns: Sequence[str]) -> list[int]:
-        """Indices of the columns of a block in `known_moments`.
+        """Indices of the columns of a block among all columns and the response.
 
         The response is the last column of its block, and may have the name of another column.
         """
@@ -375,17 +364,23 @@ class BlockModel(ConcreteModel[Labelled]):
         shape = self._shape(schema, name, family, columns)
         if not family.traits.scaled:
             return shape
+        if schema.mean is None or schema.variance is None:
+            refuse_unseen(name)
         mean, variance = self._moments(schema, name, columns)
         return dataclasses.replace(shape, mean=mean, variance=variance)
 
     def _moments(
         self, schema: Schema, name: str, columns: Sequence[str]
     ) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-        """Means and variances of the columns of a block."""
-        if schema.mean is None or schema.variance is None:
-            refuse_unseen(name)
+        """Means and variances of the columns of a block; NaN where they are not known."""
+        response, unknown = schema.response, np.full(len(schema.columns or ()), np.nan)
+        mean = unknown if schema.mean is None else schema.mean
+        variance = unknown if schema.variance is None else schema.variance
+        if response is not None:
+            last_mean, last_variance = (np.nan if m is None else m for m in (response.mean, response.variance))
+            xp = namespace(mean, variance, last_mean, last_variance)
+            mean, variance = xp.append(mean, last_mean), xp.append(variance, last_variance)
         positions = np.array(self._positions(schema, name, columns))
-        mean, variance = known_moments(schema)
         return mean[positions], variance[positions]
 
     def _shape(self, schema: Schema, name: str, family: Family, columns: Sequence[str]) -> Scale:

@@ -140,7 +140,11 @@ class Conjugate:
     def update(self, evidence: SufficientStatistics) -> Self:
         """The posterior given complete rows, of families whose hyperparameters are numbers."""
         summary_of = self._summaries(evidence)
-        return self.replace_families({name: family.posterior(summary_of[name]) for name, family in self.families()})
+        blocks = tuple(
+            dataclasses.replace(block, family=block.family.posterior(summary_of[block.name])) for block in self.blocks
+        )
+        prior = None if self.class_prior is None else self.class_prior.posterior(summary_of["class"])
+        return dataclasses.replace(self, class_prior=prior, blocks=blocks)
 
     def log_evidence(self, evidence: SufficientStatistics) -> float | Float[Array, ""]:
         """log p(X, y), all parameters integrated out."""
@@ -345,11 +349,6 @@ class Conjugate:
         """Log class probabilities and the blocks' densities with the parameters integrated out."""
         blocks = [(block.name, _with_source(block, self.table(block).row_predictive())) for block in self.blocks]
         return np.zeros(1) if self.class_prior is None else _log(self.class_prior.mean()["probs"]), blocks
-
-    def replace_families(self, families: Mapping[str, Family]) -> Self:
-        """The same class prior and blocks with other families, by name."""
-        blocks = tuple(dataclasses.replace(block, family=families[block.name]) for block in self.blocks)
-        return dataclasses.replace(self, class_prior=families.get("class"), blocks=blocks)
 
 
 Densities = tuple[Float[Array, " K"], list[tuple[str, RowDensity]]]  # log class probabilities (K,); of each block

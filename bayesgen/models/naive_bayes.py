@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -248,10 +248,7 @@ def _family_of_all_classes(block: Block) -> Family:
     return one_class.replace(batch_shape=(1, *family.batch_shape[1:]))
 
 
-STRUCTURES: dict[str, Callable[[GenerativeClassifier, float], ConcreteModel]] = {
-    "full": lambda classifier, dependence_prior: classifier,
-    "average": StructureAverage,
-}
+STRUCTURES = ("full", "average")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,7 +379,8 @@ class NaiveBayes(Recipe[OptionalLabel]):
             name = stem if num_blocks[stem] == 1 else f"{stem}_part{num_blocks[stem]}"
             has_all = len(groups) == 1  # then `_named` may have given the first column alone
             blocks.append((name, family, (schema.columns or ()) if has_all else columns))
-        return STRUCTURES[self.structure](GenerativeClassifier(blocks, self.class_prior), self.dependence_prior)
+        classifier = GenerativeClassifier(blocks, self.class_prior)
+        return classifier if self.structure == "full" else StructureAverage(classifier, self.dependence_prior)
 
     def with_components(self, num_components: int) -> Recipe:
         if self.class_prior is None:

@@ -146,7 +146,8 @@ class ConcreteModel(Recipe[Labelled]):
             DataError: labels missing for a model with classes, or given to a model without.
         """
         if self.response is not None:
-            check_has_response(table)
+            if table.labels is None:
+                raise DataError("y is missing: a regression learns from the number that belongs to each row. Give y.")
             return None
         if table.labels is None and self.has_labels:
             raise DataError(
@@ -260,9 +261,3 @@ class WrappedModel(ConcreteModel[Labelled]):
 
     def bind(self, schema: Schema) -> Any:
         return self.wrapped.bind(schema)
-
-
-def check_has_response(table: Table) -> None:
-    """Refuse training rows without their response."""
-    if table.labels is None:
-        raise DataError("y is missing: a regression learns from the number that belongs to each row. Give y.")

@@ -328,7 +328,7 @@ def test_a_sparse_chunk_after_a_dense_one_is_refused_by_its_number():
 
 @pytest.mark.parametrize("weights", [1.0, [[1.0], [1.0], [1.0], [1.0]]])
 def test_weights_of_a_wrong_shape_are_refused(weights):
-    with pytest.raises(bg.DataError, match=r"sample_weight has shape .*one weight for each row"):
+    with pytest.raises(bg.DataError, match=r"sample_weight has shape .* Give one weight a row"):
         bg.fit(
             bg.NaiveBayes(),
             np.arange(8.0).reshape(4, 2),

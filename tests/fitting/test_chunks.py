@@ -220,7 +220,7 @@ def test_refusals_name_the_chunk(data):
     one = (X[:10], y[:10])
     refused([one, one, (X[["height", "weight", "tame"]], y)], "Chunk 3: ", "Missing: 'food'")
     refused([one, (X[10:20], y[10:15])], "Chunk 2: X has 10 rows and y has 5 labels")
-    refused([one, (X[10:20], y[10:20], weights[:3])], "Chunk 2: X has 10 rows and sample_weight has 3 weights")
+    refused([one, (X[10:20], y[10:20], weights[:3])], "Chunk 2: sample_weight has shape (3,)", "10 rows")
     refused([one, (X[10:20], y[10:20], -weights[10:20] - 1)], "Chunk 2: sample_weight has 10 entries")
     refused([one, (X[:0], y[:0])], "Chunk 2: X is empty")
     refused([one, (X[10:20],)], "Chunk 2: y is missing")
