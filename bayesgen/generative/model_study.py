@@ -32,7 +32,7 @@ from bayesgen.program import (
     signature_of,
     with_integer_values,
 )
-from bayesgen.runtime import Traced
+from bayesgen.runtime import Traced, all_sources
 from bayesgen.typing import Array
 
 from .model_arguments import Constant, Leaf, Leaves, NumberOfRows, RowsArgument, is_array, put_together, with_columns
@@ -282,7 +282,7 @@ class ModelStudy:
                 axes, larger = (axes | {name: None}, fewer) if fewer is not None else (axes, larger)
         if larger is not None:
             return axes, larger.trace
-        self._check_separate(_all_of(self.sources.values) - {"numbers"})
+        self._check_separate(all_sources(self.sources.values) - {"numbers"})
         following = [name for name, axis in axes.items() if axis is not None]
         raise ModelError(
             f"The model cannot be run with a row more than the {self.size} that it is given{problem}. Let all that "
@@ -295,7 +295,7 @@ class ModelStudy:
         """The axis of an array's rows: the first that is as long as the data, and along which rows do not mix."""
         array = self.arrays[name]
         axes = [axis for axis, size in enumerate(array.shape) if size == self.size]
-        if len(axes) < 2 or name not in _all_of(self.sources.values):
+        if len(axes) < 2 or name not in all_sources(self.sources.values):
             return axes[0] if axes else None
         values = functools.partial(self.outputs.only(operator.attrgetter("values")), arbitrary_numbers(0))
         before = values(self.arrays)
@@ -330,7 +330,7 @@ class ModelStudy:
 
     def _constants_instead(self, names: Collection[str]) -> str:
         """A remedy where some of these arguments that follow the rows may be constants of their length."""
-        doubtful = sorted(set(names) - _all_of(self.sources.values))
+        doubtful = sorted(set(names) - all_sources(self.sources.values))
         if not doubtful:
             return ""
         return (
@@ -363,7 +363,7 @@ class ModelStudy:
                     "GenerativeProgram(function)."
                 )
             if self.rows.plate is not None and not in_plate(message, self.rows.plate):
-                entering = _all_of(self.sources.distributions[name])
+                entering = all_sources(self.sources.distributions[name])
                 raise ModelError(
                     f"The site {name!r} is a latent of each row, and it is not in their plate {self.rows.plate!r}: "
                     f"sample it there.{self._constants_instead(entering & self.following or self.following)}"
@@ -378,12 +378,14 @@ class ModelStudy:
     @property
     def feeding(self) -> frozenset[str]:
         """The arrays with rows from which observed values are computed."""
-        return _all_of(self.sources.values) & self.following
+        return all_sources(self.sources.values) & self.following
 
     @property
     def observed_deterministics(self) -> tuple[str, ...]:
         """The deterministic sites that are computed from observed arguments, which other rows do not have."""
-        return tuple(name for name, sources in self.sources.deterministics.items() if _all_of(sources) & self.feeding)
+        return tuple(
+            name for name, sources in self.sources.deterministics.items() if all_sources(sources) & self.feeding
+        )
 
     def _check_sources(self) -> None:
         for name, sources in self.sources.values.items():
@@ -397,7 +399,7 @@ class ModelStudy:
     def _check_separate(self, feeding: frozenset[str]) -> None:
         """Refuse arguments that give observed values, and enter distributions, too."""
         for site, parts in self.sources.distributions.items():
-            shared = sorted(feeding & _all_of(parts))
+            shared = sorted(feeding & all_sources(parts))
             if shared and is_scanned(self.trace[site]):
                 raise ModelError(
                     f"The site {site!r} is sampled in a scan over the rows, each of which depends on those before it: "
@@ -448,11 +450,6 @@ class ModelStudy:
         return RowsArgument(
             covariate, axis, row_shape, array.dtype, self.categories.get(name), self.training[name].needed
         )
-
-
-def _all_of(sources: Any) -> frozenset[str]:
-    """The names of all arguments that results depend on."""
-    return frozenset().union(*jax.tree.leaves(sources))
 
 
 def in_double(values: np.ndarray) -> np.ndarray:

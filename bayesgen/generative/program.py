@@ -299,12 +299,6 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             rows[self.label] = category_array(self.classes)[rows[self.label]]
         return rows
 
-    def draw_latents(self, *, seed: Seed = 0) -> dict[str, np.ndarray]:
-        """Latent site -> value: a process drawn from the program's prior."""
-        n = max(1, self.num_classes)
-        drawn = draw_sites(self, n, as_key(seed)[None], {}, self.example_covariates(n))
-        return {name: drawn[name][0] for name in self.latents}
-
     def simulate_many(
         self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

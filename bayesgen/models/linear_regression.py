@@ -121,12 +121,12 @@ class LinearRegression(Regression):
             schema = declared.resolve(table)
         response = schema.response or ResponseColumn()
         if response.basis is None:
-            basis = Basis(tuple(schema.columns or ())) if self.basis is None else self._fitted(schema, table)
+            basis = Basis(tuple(schema.columns or ()))
+            if self.basis is not None:
+                rows = _input(schema, table)
+                basis = fitted_basis(self.basis, rows, table.num_rows, intercept=self.intercept)
             response = dataclasses.replace(response, basis=basis)
         return dataclasses.replace(schema, response=response)
-
-    def _fitted(self, schema: Schema, table: Table) -> Basis:
-        return fitted_basis(self.basis, _input(schema, table), table.num_rows, intercept=self.intercept)
 
     def concrete(self, schema: Schema) -> ConcreteModel:
         basis = _basis(schema)

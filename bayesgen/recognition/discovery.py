@@ -301,26 +301,22 @@ def check_signature(function: Callable[..., object]) -> None:
 def check_sites(trace: Trace, plate: str, label: str | None) -> None:
     """Refuse sites that a generative program cannot have."""
     for message in sample_sites(trace).values():
-        _check_sample(message, plate, label)
-
-
-def _check_sample(message: Message, plate: str, label: str | None) -> None:
-    name, inside = message["name"], in_plate(message, plate)
-    if isinstance(innermost(message["fn"]), dist.Delta):
-        raise ModelError(
-            f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
-            "value without sampling it, or record it by numpyro.deterministic."
-        )
-    if message["is_observed"] and not (is_factor(message) and not inside):
-        raise ModelError(
-            f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
-            f"the plate {plate!r}); bayesgen conditions on the data itself."
-        )
-    if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
-        raise ModelError(
-            f"The latent site {name!r} is discrete: only the label may be, and latents of the rows that local=(...) "
-            f"names. Sample it in the plate {plate!r} and name it there, sum it out, or make it an attribute."
-        )
+        name, inside = message["name"], in_plate(message, plate)
+        if isinstance(innermost(message["fn"]), dist.Delta):
+            raise ModelError(
+                f"The site {name!r} is Delta: it has one possible value, and no density to learn from. Compute the "
+                "value without sampling it, or record it by numpyro.deterministic."
+            )
+        if message["is_observed"] and not (is_factor(message) and not inside):
+            raise ModelError(
+                f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
+                f"the plate {plate!r}); bayesgen conditions on the data itself."
+            )
+        if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
+            raise ModelError(
+                f"The latent site {name!r} is discrete: only the label may be, and latents of the rows that local=(...)"
+                f" names. Sample it in the plate {plate!r} and name it there, sum it out, or make it an attribute."
+            )
 
 
 def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStackFrame) -> None:

@@ -16,7 +16,7 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import PADDING, Rows
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import BLOCK, Arrays, Means, Plan, Program, Site, Structure, arbitrary_numbers
-from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, in_float64, over_chunks
+from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, all_sources, in_float64, over_chunks
 from bayesgen.statistics import NormalLikelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
@@ -107,7 +107,7 @@ class Introspection:
         latents = {LATENTS, *(LOCAL + name for name, _ in self.structure.local)}
         sources = self._traces.sources.supports
         inputs = {
-            name: frozenset().union(*jax.tree.leaves(sources[name]))
+            name: all_sources(sources[name])
             for name, site in self.structure.attributes
             if site.steps is None and self._discovery.supports[name] is not constraints.real
         }
@@ -188,7 +188,7 @@ class Introspection:
             (parameters, mask), factor = sources[name]
             if mask is not None or classes.likelihoods[name] != NormalLikelihood():
                 continue
-            if not frozenset().union(*jax.tree.leaves((parameters["scale"], factor))) <= {LATENTS}:
+            if not all_sources((parameters["scale"], factor)) <= {LATENTS}:
                 continue
             by_site: Any = self._at_chunk.function.only(operator.attrgetter("likelihood_parameters"))
             mean = by_site.only(operator.itemgetter(name)).only(lambda parameters: parameters[0][0]["loc"])

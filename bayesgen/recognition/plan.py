@@ -18,6 +18,7 @@ import numpy as np
 
 from bayesgen.errors import ModelError
 from bayesgen.program import Plan, Program
+from bayesgen.runtime import all_sources
 from bayesgen.typing import Float, Int, Shaped
 
 from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces
@@ -89,11 +90,6 @@ def _named(prefix: str, sources: Collection[str]) -> set[str]:
     return {source.removeprefix(prefix) for source in sources if source.startswith(prefix)}
 
 
-def _sources(results: Any) -> frozenset[str]:
-    """The sources of all of these results."""
-    return frozenset().union(*jax.tree.leaves(results))
-
-
 def _reasons_by_inputs(traces: Traces, parents: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Site -> reason, for the sites whose parameters (not row parameters) depend on other columns."""
     sources, label = traces.sources, traces.program.label
@@ -106,10 +102,10 @@ def _reasons_by_inputs(traces: Traces, parents: dict[str, tuple[str, ...]]) -> d
     reasons = {
         name: f"it depends on attribute {attributes[0]}"
         for name, attributes in parents.items()
-        if name not in parameters or _named(ATTRIBUTE, _sources(parameters[name]))
+        if name not in parameters or _named(ATTRIBUTE, all_sources(parameters[name]))
     }
     for name, results in (parameters if label is None else {**parameters, label: sources.label_log_probs}).items():
-        if covariates := _named(COVARIATE, _sources(results)):
+        if covariates := _named(COVARIATE, all_sources(results)):
             reasons[name] = f"its parameters depend on covariate {min(covariates)}"
     for name, inputs in sources.log_probs.items():
         if local := _named(LOCAL, inputs):
@@ -120,7 +116,7 @@ def _reasons_by_inputs(traces: Traces, parents: dict[str, tuple[str, ...]]) -> d
 def _reason_by_row_parameters(traces: Traces, name: str) -> str | None:
     """Why a site with these row parameters is not compressed, if it is not."""
     row_parameters = traces.sources.row_parameters[name]
-    return f"{', '.join(row_parameters)} depends on a latent" if LATENTS in _sources(row_parameters) else None
+    return f"{', '.join(row_parameters)} depends on a latent" if LATENTS in all_sources(row_parameters) else None
 
 
 def _check_supports(traces: Traces) -> None:

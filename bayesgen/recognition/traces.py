@@ -206,12 +206,12 @@ class Traces:
 
     # --- sizes and flows ----------------------------------------------------------------------------------------
 
-    def size_within(self, most: int, numbers: int, least: int = LEAST) -> int:
-        """The most rows whose distributions have no more than so many parameters, `least` at least."""
+    def size_within(self, most: int, numbers: int) -> int:
+        """The most rows whose distributions have no more than so many parameters; LEAST at least."""
         trace, structure = self.classes, self.program.structure
         num_parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(trace.function.shapes.distributions))
         cells = sum(math.prod(part.row_shape) for _, part in structure.attributes + structure.covariates)
-        return min(most, max(least, numbers // max(1, num_parameters // self.program.num_classes + cells)))
+        return min(most, max(LEAST, numbers // max(1, num_parameters // self.program.num_classes + cells)))
 
     @functools.cached_property
     def sources(self) -> TraceOutputs:

@@ -18,7 +18,7 @@ from .chunking import (
     shared_size,
     table_chunks,
 )
-from .compilation import Interpreter, OwnedJit, Traced, Variable, compiled, inner_jaxprs, needed_equations
+from .compilation import Interpreter, OwnedJit, Traced, Variable, all_sources, compiled, inner_jaxprs, needed_equations
 from .devices import beyond_memory, check_not_forked, devices_in_use, divided, in_float64, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
@@ -54,6 +54,7 @@ __all__ = [
     "Traced",
     "Variable",
     "all_in_threads",
+    "all_sources",
     "as_key",
     "bar",
     "beyond_memory",

@@ -91,6 +91,11 @@ class Traced:
         return jax.tree.map(lambda position: sources[position], self.results)
 
 
+def all_sources(sources: Any) -> frozenset[Any]:
+    """The names of all arguments that results depend on, from `Traced.sources`."""
+    return frozenset().union(*jax.tree.leaves(sources))
+
+
 @runtime_checkable
 class Owned(Protocol):
     """The first argument of an `OwnedJit`."""

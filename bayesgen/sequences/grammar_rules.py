@@ -262,7 +262,6 @@ class NormalForm:
         pair_rules: (node, pair, rule) before unit rules are eliminated; the rule may be `CERTAIN_RULE`.
         leaf_rules: (node, symbol, rule), likewise.
         num_nodes: N.
-        is_rest: (N,), mask of the nodes for the rest of a right-hand side.
         rules: the users' rules.
     """
 
@@ -270,7 +269,6 @@ class NormalForm:
     pair_rules: Int[np.ndarray, "b 3"]
     leaf_rules: Int[np.ndarray, "l 3"]
     num_nodes: int
-    is_rest: Bool[np.ndarray, " N"]
     rules: GrammarRules
 
     @property
@@ -376,6 +374,5 @@ def normal_form(rules: GrammarRules) -> NormalForm:
         np.array(pair_rules, np.int32).reshape(-1, 3),
         np.array(leaf_rules, np.int32).reshape(-1, 3),
         len(nodes),
-        np.array([len(symbols) > 1 for symbols in nodes]),
         rules,
     )

@@ -47,9 +47,6 @@ class HiddenCounts(Summary):
             self.initial.sum(0, keepdims=True), self.transition.sum(0, keepdims=True), self.emissions.pooled()
         )
 
-    def select_class(self, index: int) -> "HiddenCounts":
-        return jax.tree.map(lambda array: array[index, ...], self)
-
 
 @dataclasses.dataclass(frozen=True)
 class ObservedSteps:

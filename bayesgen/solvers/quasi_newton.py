@@ -163,11 +163,6 @@ def along(axes: CoordinateAxes, place: PointArray) -> PointArray:
     return (axes @ place[..., None])[..., 0] if axes.ndim > place.ndim else axes * place
 
 
-def slope_along_axes(axes: CoordinateAxes, gradient: PointArray) -> PointArray:
-    """The gradient in the coordinates of axes."""
-    return along(axes.mT if axes.ndim > gradient.ndim else axes, gradient)
-
-
 def unit_axes(dimension: int) -> CoordinateAxes:
     """Axes of the coordinates of a density itself, of the structure that others of this dimension have."""
     return np.eye(dimension) if dimension <= MOST_DENSE_AXES else np.ones(dimension)

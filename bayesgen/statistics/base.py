@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from numpy.typing import ArrayLike
 from numpyro.distributions.distribution import Distribution, ExpandedDistribution, Independent, MaskedDistribution
 
 from bayesgen.data import Rows
@@ -425,13 +424,9 @@ def _unwrap(distribution: Distribution) -> tuple[Distribution, Array | None]:
     mask = None
     while isinstance(distribution, Independent | ExpandedDistribution | MaskedDistribution):
         if isinstance(distribution, MaskedDistribution):
-            mask = _combine(mask, distribution._mask)
-        inner = distribution.base_dist
+            own_mask = jnp.asarray(distribution._mask)
+            mask = own_mask if mask is None else mask & own_mask
         if isinstance(distribution, Independent) and mask is not None:
             mask = jnp.reshape(mask, jnp.shape(mask) + (1,) * distribution.reinterpreted_batch_ndims)
-        distribution = inner
+        distribution = distribution.base_dist
     return distribution, mask
-
-
-def _combine(mask: Array | None, other: ArrayLike) -> Bool[Array, "..."]:
-    return jnp.asarray(other) if mask is None else mask & jnp.asarray(other)

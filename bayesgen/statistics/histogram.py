@@ -85,11 +85,6 @@ def reached(columns: Real[Array, "D n"], edges: Float[Array, "D edges"]) -> Inte
     return number
 
 
-def bin_means(edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]) -> Float[Array, "*D r"]:
-    """The mean of each bin."""
-    return bin_moments(edges, tails)[0]
-
-
 def bin_moments(
     edges: Float[Array, "*#D edges"], tails: Float[Array, "*#D 2"]
 ) -> tuple[Float[Array, "*D r"], Float[Array, "*D r"]]:
@@ -318,7 +313,7 @@ class HistogramDensity(RowDensity):
         return total - (beyond if mask is None else xp.where(mask, beyond, 0.0)).sum(-1)[:, None]
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        means = bin_means(*map(np.asarray, (self.edges, self.tails)))
+        means, _ = bin_moments(*map(np.asarray, (self.edges, self.tails)))
         return np.einsum("mrk,mr->km", np.exp(np.asarray(self.log_probs)), means)[None]
 
     def sample(

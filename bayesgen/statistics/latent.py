@@ -367,13 +367,6 @@ def _log_likelihood(likelihood: LatentLikelihood, parameters: Parameters, summar
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _log_likelihood_compiled(
-    likelihood: LatentLikelihood, parameters: dict[str, Array], summary: RetainedRows
-) -> Float[Array, " K"]:
-    return _log_likelihood(likelihood, parameters, summary)
-
-
-@functools.partial(jax.jit, static_argnums=0)
 def _expected_counts(
     likelihood: LatentLikelihood, parameters: dict[str, Array], summary: RetainedRows
 ) -> tuple[Float[Array, " K"], dict[str, Float[Array, "..."]]]:
@@ -385,11 +378,6 @@ def _expected_counts(
     return log_likelihood, counts
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _table_compiled(
-    likelihood: LatentLikelihood,
-    parameters: dict[str, Array],
-    values: Real[Array, "n T ..."],
-    observed: Bool[Array, "n T ..."] | None,
-) -> Float[Array, "n K"]:
-    return _table(likelihood, parameters, values, observed)
+_table_compiled, _log_likelihood_compiled = (
+    jax.jit(function, static_argnums=0) for function in (_table, _log_likelihood)
+)

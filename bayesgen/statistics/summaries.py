@@ -8,7 +8,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -163,9 +163,9 @@ class Summary(abc.ABC):
     def pooled(self) -> "Summary":
         """The summary of all classes as one, with a class axis of length 1."""
 
-    @abc.abstractmethod
-    def select_class(self, index: int) -> "Summary":
+    def select_class(self, index: int) -> Self:
         """The summary of one class alone, without its class axis."""
+        return jax.tree.map(lambda array: array[index, ...], self)
 
     def by_column(self) -> "Summary":
         """The summary of the observed cells of each column on its own."""
@@ -209,9 +209,6 @@ class Sums(Summary):
 
     def pooled(self) -> "Sums":
         return jax.tree.map(lambda array: array.sum(0, keepdims=True), self)
-
-    def select_class(self, index: int) -> "Sums":
-        return jax.tree.map(lambda array: array[index, ...], self)
 
 
 @record
@@ -262,9 +259,6 @@ class Moments(Summary):
 
     def _slice(self, index: int) -> "Moments":
         return jax.tree.map(lambda array: array[index : index + 1], self)
-
-    def select_class(self, index: int) -> "Moments":
-        return jax.tree.map(lambda array: array[index, ...], self)
 
 
 def column_moments(summary: Summary) -> tuple[Float[ArrayOrNumber, "..."], Float[ArrayOrNumber, "..."]]:

@@ -78,9 +78,11 @@ def test_trees_of_models_as_they_are_written_are_read_as_they_were_written(name,
     case = TABLE[name]
     program = bg.GenerativeProgram.from_model(case.model, *case.args, label=case.label)
     rows, y = program.read(*case.args)
-    fit = fit_at(program, program.draw_latents(seed=1), rows, y)
+    covariates = {name: rows[name] for name in program.covariates}
+    worlds, _ = program.simulate_many(len(next(iter(rows.values())) if y is None else y), 1, seed=1, **covariates)
+    fit = fit_at(program, {name: values[0] for name, values in worlds.items()}, rows, y)
     tree = fit.to_datatree(rows, y, prior=True, predictive=True, num_draws=10)
-    given = {name: ("constant_data", rows[name]) for name in program.covariates}
+    given = {name: ("constant_data", values) for name, values in covariates.items()}
     check_tree(
         tree, given | {name: ("observed_data", rows[name]) for name in rows.keys() - given}, tmp_path / "tree.nc"
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayesgen.solvers.quasi_newton import Evaluator, advance_climb, along, slope_along_axes
+from bayesgen.solvers.quasi_newton import Evaluator, advance_climb, along
 
 
 def evaluator_by_numpy(evaluate, **options):
@@ -12,7 +12,8 @@ def evaluator_by_numpy(evaluate, **options):
         with np.errstate(all="ignore"):
             for _ in range(most_steps):
                 values, gradients = evaluate((center + along(axes, climb.trial))[None])
-                climb = advance_climb(climb, values[0], slope_along_axes(axes, gradients[0]), decrement)
+                slope = along(axes.mT if axes.ndim > 1 else axes, gradients[0])
+                climb = advance_climb(climb, values[0], slope, decrement)
                 if climb.is_over:
                     break
         return climb
