@@ -250,13 +250,7 @@ class DirichletCategorical(DirichletFamily):
         """Broadcast to (K, D, r)."""
         length = scale.num_categories
         if length is None:
-            self.require_numbers("a family used alone")
-            if not np.ndim(self.concentration):
-                raise ModelError(
-                    "DirichletCategorical used alone cannot know how many values there are: "
-                    "give concentration as an array with one entry for each value."
-                )
-            length = self.concentration.shape[-1]
+            length = self._table("its likelihood").shape[-1]
         return self._resolved(scale.batch_shape, length)
 
     def _implied_scale(self) -> Scale:

@@ -80,16 +80,12 @@ class SufficientStatistics:
 
     def padded(self) -> "SufficientStatistics":
         """The same with rows of weight zero added, up to a number that shares compilations."""
-        summaries = _padded_summaries(self.summaries)
-        if self.rows is None and self.unlabelled is None and summaries is self.summaries:
+        summaries = {site: summary.padded() for site, summary in self.summaries.items()}
+        are_same = all(summaries[site] is summary for site, summary in self.summaries.items())
+        if self.rows is None and self.unlabelled is None and are_same:
             return self
         rows, unlabelled = (None if part is None else padded_rows(part) for part in (self.rows, self.unlabelled))
         return dataclasses.replace(self, summaries=summaries, rows=rows, unlabelled=unlabelled)
-
-
-def _padded_summaries(summaries: dict[str, Summary]) -> dict[str, Summary]:
-    padded = {site: summary.padded() for site, summary in summaries.items()}
-    return summaries if all(padded[site] is summary for site, summary in summaries.items()) else padded
 
 
 def padded_rows(rows: Rows) -> Rows:

@@ -285,28 +285,23 @@ def _named(*names: str) -> Callable[[dist.Distribution], dict[str, jax.Array]]:
     return lambda d: {name: jnp.asarray(getattr(d, name)) for name in names}
 
 
-def _total_count(
-    d: dist.BinomialProbs | dist.BinomialLogits | dist.MultinomialProbs | dist.MultinomialLogits,
-) -> dict[str, Array]:
-    return {"total_count": d.total_count}
-
-
 def _categorical(d: dist.CategoricalProbs | dist.CategoricalLogits) -> CategoricalLikelihood:
     return CategoricalLikelihood((d.probs if "probs" in d.__dict__ else d.logits).shape[-1])
 
 
+TOTAL_COUNT = _named("total_count")
 VECTOR = {"log_probs": 1}
 
 register(dist.BernoulliProbs, BERNOULLI, _binary_probs)
 register(dist.BernoulliLogits, BERNOULLI, _binary_logits)
-register(dist.BinomialProbs, BINOMIAL, _binary_probs, row_parameters=_total_count)
-register(dist.BinomialLogits, BINOMIAL, _binary_logits, row_parameters=_total_count)
+register(dist.BinomialProbs, BINOMIAL, _binary_probs, row_parameters=TOTAL_COUNT)
+register(dist.BinomialLogits, BINOMIAL, _binary_logits, row_parameters=TOTAL_COUNT)
 register(dist.GeometricProbs, GEOMETRIC, _binary_probs)
 register(dist.GeometricLogits, GEOMETRIC, _binary_logits)
 register(dist.CategoricalProbs, _categorical, _category_probs, event_dims=VECTOR)
 register(dist.CategoricalLogits, _categorical, _category_logits, event_dims=VECTOR)
-register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, row_parameters=_total_count, event_dims=VECTOR)
-register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, row_parameters=_total_count, event_dims=VECTOR)
+register(dist.MultinomialProbs, MULTINOMIAL, _category_probs, row_parameters=TOTAL_COUNT, event_dims=VECTOR)
+register(dist.MultinomialLogits, MULTINOMIAL, _category_logits, row_parameters=TOTAL_COUNT, event_dims=VECTOR)
 register(dist.Poisson, POISSON, lambda d: {"rate": jnp.asarray(d.rate), "log_rate": jnp.log(d.rate)})
 register(dist.Exponential, EXPONENTIAL, _named("rate"))
 register(dist.Gamma, GAMMA, _named("concentration", "rate"))
