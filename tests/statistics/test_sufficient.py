@@ -135,7 +135,7 @@ def test_padding_adds_rows_of_no_weight():
     padded = found.padded()
     assert padded.rows.num_rows == 48 and (padded.rows.weights[SIZE:] == 0).all()
     assert padded.rows.take(slice(0, SIZE)) == found.rows
-    assert padded.summaries is found.summaries
+    assert padded.summaries == found.summaries
     without = sufficient_statistics(example(), STATISTICS, CLASSES)
     assert without.padded() is without
 
