@@ -169,7 +169,7 @@ class ConceptMarginal(LogDensity):
         hyperparameters: numbers or distributions by name.
         classes: the hypotheses, by classes of equal likelihood and prior factor.
         names: the hyperparameters that are distributions, in the order of the vector.
-        of_coordinates: whether it is the density of the unconstrained vector, else of the hyperparameters themselves.
+        is_unconstrained: whether it is the density of the unconstrained vector, else of the hyperparameters themselves.
     """
 
     hyperparameters: dict[str, Any]
