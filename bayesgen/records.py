@@ -105,6 +105,11 @@ def copied(instance: Record, **fields: Any) -> Record:
     return fill(object.__new__(cls), **unchanged, **fields)
 
 
+def state_of_fields(instance: "DataclassInstance") -> dict[str, Any]:
+    """The fields alone, to be pickled and copied: `__getstate__` of records whose cached properties are made again."""
+    return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+
+
 def written(instance: "DataclassInstance") -> str:
     """The record as a call of its constructor."""
     shown = [f"{field.name}={getattr(instance, field.name)!r}" for field in dataclasses.fields(instance) if field.repr]

@@ -26,7 +26,7 @@ from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, Recipe, content_digest, log_joint_draws, read_rows
-from bayesgen.records import by_content
+from bayesgen.records import by_content, state_of_fields
 from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
@@ -57,6 +57,8 @@ class Calibration:
     fractions: dict[str, Float[np.ndarray, " simulations"]]
     num_draws: Int[np.ndarray, " simulations"]
     config: Mapping[str, Any]
+
+    __getstate__ = state_of_fields
 
     @property
     def ranks(self) -> dict[str, Int[np.ndarray, " simulations"]]:

@@ -30,7 +30,7 @@ from bayesgen.prediction import (
     predict,
 )
 from bayesgen.program import Model, content_digest
-from bayesgen.records import by_content
+from bayesgen.records import by_content, state_of_fields
 from bayesgen.typing import Data, Seed, Shaped, Values
 
 from .answers import (
@@ -81,6 +81,8 @@ class Comparison:
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     costs: tuple[Cost, ...] = ()
+
+    __getstate__ = state_of_fields
 
     @property
     def classes(self) -> Shaped[np.ndarray, " K"]:

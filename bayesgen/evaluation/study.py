@@ -27,7 +27,7 @@ from bayesgen.errors import (
 from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, predict
-from bayesgen.records import by_content
+from bayesgen.records import by_content, state_of_fields
 from bayesgen.runtime import bar, check_seed, interrupts_kept
 from bayesgen.typing import Data, Seed, Values
 
@@ -61,6 +61,8 @@ class Study:
     about_errors: str
     config: Mapping[str, Any]
     versions: Mapping[str, str]
+
+    __getstate__ = state_of_fields
 
     @property
     def metrics(self) -> list[str]:

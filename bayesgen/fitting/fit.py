@@ -333,9 +333,11 @@ class Fit(TrainedProgram, Generic[Labelled]):
         Programs of one's own are saved by their results; `load` is then given the program. Fits can also be pickled.
 
         Args:
-            path: of the file.
+            path: of the file, whatever its ending, but that of another format: `fit.to_datatree().to_zarr("fit.zarr")`
+                writes a Zarr store of the draws for other programs.
 
         Raises:
+            DataError: a path with such an ending, of a folder, or in a folder that is not there.
             ModelError: a fit that holds what a file cannot, naming it: families and transformers of one's own.
         """
         save(self, path, export.tree_to_save(self))

@@ -197,6 +197,15 @@ class FitBatch(Savable, Sequence[Fit]):
             )
         return self.fits[position]
 
+    def _posterior(self, index: int) -> ProcessPosterior:
+        """The posterior of a set that has a fit: of fits in closed form by its statistics, without the fit."""
+        if self.scaled is None:
+            posterior = self[index].posterior
+            assert isinstance(posterior, ProcessPosterior)
+            return posterior
+        scaled = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.scaled)
+        return scaled.posterior(self.sets.model, without_moments(self.schema), self.method)
+
     def __repr__(self) -> str:
         lines = {
             "method": repr(self.method),
@@ -228,11 +237,12 @@ class FitBatch(Savable, Sequence[Fit]):
                 "A batch exports the parameters of its fits, whose rows differ. Ask one fit for other groups: "
                 "batch[0].to_datatree(X, y, ...)."
             )
-        exported, indices = [], self.known
-        for index in indices:
-            posterior = self[index].posterior
-            assert isinstance(posterior, ProcessPosterior)
-            exported.append(groups_of_draws(posterior, int(num_draws), jax.random.fold_in(as_key(seed), index)))
+        key, indices = as_key(seed), self.known
+        posteriors = map(self._posterior, indices)
+        exported = [
+            groups_of_draws(posterior, int(num_draws), jax.random.fold_in(key, index))
+            for index, posterior in zip(indices, posteriors, strict=True)
+        ]
         groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *exported)
         coords, dims = axes(self[indices[0]])
         batch_dims = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}

@@ -24,7 +24,7 @@ from bayesgen.program import (
     evaluate_classes,
 )
 from bayesgen.recognition import Introspection, check_values, continuous_label
-from bayesgen.records import copied
+from bayesgen.records import copied, state_of_fields
 from bayesgen.runtime import Traced, in_float64
 from bayesgen.typing import Array
 
@@ -48,7 +48,7 @@ class IntrospectedProgram(Program):
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, which are pickled and copied. Structure and plan are found again."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = state_of_fields(self)
         return fields if self.content is None else fields | {"function": self.content}
 
     def __copy__(self) -> Self:

@@ -40,6 +40,7 @@ from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
 
 FORMAT = 1
+OTHER_ENDINGS = (".zarr", ".pkl", ".pickle", ".joblib", ".json", ".npz")  # of files that are no netCDF
 ROOMS = (
     "data statistics families program recognition generative predictives models posteriors fitting prediction averaging"
 )
@@ -76,8 +77,10 @@ def save(fit: Any, path: str | os.PathLike, shown: DataTree | None = None) -> No
 
     Raises:
         ModelError: a fit that holds what a file cannot, naming it.
-        DataError: a path that is a folder; no folder for the file.
+        DataError: a path that is a folder, or has the ending of another format; no folder for the file.
     """
+    if Path(path).suffix in OTHER_ENDINGS:
+        raise DataError(f"{os.fspath(path)!r} has the ending of another format. The file is netCDF: call it 'fit.nc'.")
     place = Path(path).resolve()  # of a link, what it leads to
     if not place.parent.is_dir():
         raise DataError(f"There is no folder {str(place.parent)!r} for {place.name!r}: make it first.")

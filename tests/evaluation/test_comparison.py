@@ -1,5 +1,6 @@
 """`compare`: which answers are asked for and how they are set side by side."""
 
+import copy
 import json
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -289,3 +290,9 @@ def test_labels_keep_their_type_where_some_rows_are_impossible_and_where_nobody_
     assert not any(isinstance(label, float) for label in predictions.label)
     assert len(result.disagreements) == 0
     assert [result.disagreements[name].dtype.kind for name in ("truth", "label", "other_label")] == ["i"] * 3
+
+
+def test_copies_hold_no_tables_that_were_changed_by_hand(compared):
+    score = compared.table["log_score"].tolist()
+    compared.table["log_score"] = 0.0
+    np.testing.assert_array_equal(copy.deepcopy(compared).table["log_score"], score)  # by the state that is pickled

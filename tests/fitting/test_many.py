@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -262,6 +263,21 @@ def chains():
 
 
 TIED = bg.GaussianDiscriminant("tied-diag")
+
+
+@pytest.mark.parametrize("method", [METHODS["Exact"], METHODS["MAP"]], ids=["Exact", "MAP"])
+def test_the_tree_of_closed_forms_is_that_of_each_fit_without_fitting_again(method, weights, monkeypatch):
+    case, solve, solved = CASES["naive Bayes"], type(method).solve, []
+    batch = bg.fit_many(case.model, *case.data, weights=weights, method=method)
+    keys = [jax.random.fold_in(jax.random.key(2), index) for index in range(SETS)]
+    alone = [fit.to_datatree(num_draws=5, seed=key) for fit, key in zip(batch, keys, strict=True)]
+    monkeypatch.setattr(type(method), "solve", lambda *arguments: solved.append(arguments) or solve(*arguments))
+    tree = batch.to_datatree(num_draws=5, seed=2)
+    group = "posterior" if method.gives_draws else "point_estimate"
+    for name, values in tree[group].data_vars.items():
+        for index in range(SETS):
+            close(values.isel(data_set=index), alone[index][group][name])
+    assert len(solved) == 1  # whose axes have the names of all
 
 
 def test_chains_have_the_exact_means_and_are_diagnosed(chains):

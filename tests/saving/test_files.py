@@ -36,6 +36,13 @@ def test_paths_are_texts_too(fit, tmp_path):
     assert bg.load(str(tmp_path / "fit")) == fit
 
 
+@pytest.mark.parametrize("name", ["fit.zarr", "fit.v2.pkl", "fit.json"])
+def test_an_ending_of_another_format_is_refused(fit, tmp_path, name):
+    with pytest.raises(bg.DataError, match=f"{name}' has the ending of another format.*netCDF"):
+        fit.save(tmp_path / name)
+    assert os.listdir(tmp_path) == []
+
+
 def test_folders_have_to_be_there_and_links_stay_links(fit, tmp_path, path):
     with pytest.raises(bg.DataError, match=r"There is no folder '.*none' for 'fit\.nc'"):
         fit.save(tmp_path / "none" / "fit.nc")
