@@ -194,7 +194,7 @@ class BlockModel(ConcreteModel[Labelled]):
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
     class_prior: ClassPrior | None
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
         kinds = {
             column: family.kind_of_column(index)

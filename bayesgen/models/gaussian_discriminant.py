@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 
+import numpy as np
+
 from bayesgen.data import Schema, Table
 from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import fill
-from bayesgen.typing import Values
 
 from .classifier import ClassPrior, as_class_prior
 from .naive_bayes import NaiveBayes
@@ -87,7 +88,7 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
         family = default if self.prior is None else self.prior.replace(pooling=default.pooling)
         return NaiveBayes({"real": family}, self.class_prior)
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         return self._blocks.infer_schema(table, y, declared)
 
     def concrete(self, schema: Schema) -> ConcreteModel:

@@ -2,11 +2,12 @@
 
 import dataclasses
 
+import numpy as np
+
 from bayesgen.data import Schema, Table
 from bayesgen.errors import DataError
 from bayesgen.families import NormalInverseWishart
 from bayesgen.program import ConcreteModel, Response
-from bayesgen.typing import Values
 
 from .blocks import BlockModel
 from .closed_response import JointNormalResponse, Regression, check_prior, regression_schema
@@ -55,7 +56,7 @@ class JointGaussianRegression(Regression):
     def exact_takes_missing(self) -> bool:
         return False
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The columns are real, and the response is called y."""
         schema = regression_schema(self, table, declared)
         assert schema.response is not None

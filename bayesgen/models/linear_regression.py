@@ -30,7 +30,7 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Float, Values
+from bayesgen.typing import Float
 
 from .blocks import BlockModel
 from .closed_response import (
@@ -111,7 +111,7 @@ class LinearRegression(Regression):
                 "the same of both."
             )
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The columns, and the basis fitted to them."""
         if self.basis is None:
             refuse_sparse(type(self).__name__, table)
@@ -158,7 +158,7 @@ class FeatureRegression(BlockModel):
     def closed_response(self) -> "LinearResponse":
         return LinearResponse()
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         if declared.response is None or declared.response.basis is None:
             raise ModelError("The features of a regression are found by LinearRegression(...): fit that.")
         return declared.resolve(table)

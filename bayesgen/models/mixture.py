@@ -71,7 +71,7 @@ class Mixture(Recipe[ClassLabel]):
         """The names of the components, which are the classes."""
         return tuple(range(self.num_components))
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The schema of the model, with the components as classes.
 
         Raises:

@@ -16,7 +16,7 @@ from bayesgen.labels import OptionalLabel
 from bayesgen.program import ConcreteModel, Recipe, WrappedModel
 from bayesgen.records import fill, record
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Shaped, Values
+from bayesgen.typing import Shaped
 
 from .blocks import check_kind_of_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
@@ -330,7 +330,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         families = frozenset(self.families.items()) if isinstance(self.families, Mapping) else self.families
         return hash((families, self.class_prior, self.structure, self.dependence_prior))
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """Kinds come from the dtypes, or from the family that was chosen for a column or its kind."""
         if self.class_prior is None:
             refuse_classes(self, y, declared)

@@ -18,7 +18,7 @@ from bayesgen.statistics import (
     Cells,
     check_rows,
 )
-from bayesgen.typing import Array, Bool, Float, Values
+from bayesgen.typing import Array, Bool, Float
 
 from .blocks import BlockModel, column_name
 from .closed_response import (
@@ -72,7 +72,7 @@ class NaiveBayesRegression(Regression):
         check_prior(self, self.prior, LinearNormalInverseGamma)
         check_prior(self, self.response_prior, NormalInverseGamma, "response_prior")
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         refuse_sparse(type(self).__name__, table)
         return regression_schema(self, table, declared)
 
@@ -104,7 +104,7 @@ class ColumnsOfResponse(BlockModel):
     def closed_response(self) -> "NaiveResponse":
         return NaiveResponse()
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         return NaiveBayesRegression().infer_schema(table, y, declared)
 
     def read_rows(self, schema: Schema, table: Table) -> Rows:

@@ -14,7 +14,7 @@ from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_f
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content, fill
 from bayesgen.statistics import Moments, SufficientStatistics
-from bayesgen.typing import Bool, Float, Real, Values
+from bayesgen.typing import Bool, Float, Real
 
 from .blocks import BlockModel, refuse_classes
 from .closed_response import check_prior
@@ -147,7 +147,7 @@ class ProbabilisticPCA(Recipe):
                 f"out, LowRankNormal() with its other arguments, or give ProbabilisticPCA({stated})."
             )
 
-    def infer_schema(self, table: Table, y: Values | None, declared: Schema) -> Schema:
+    def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """All columns are real.
 
         Raises:

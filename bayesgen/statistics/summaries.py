@@ -330,9 +330,8 @@ def check_rows(values: Cells, variance: Float[Array, "..."] | None, name_of: Cal
     Raises:
         DataError: names the first such column, the row and the value.
     """
-    values, units = np.asarray(values), 1.0
-    if variance is not None:
-        units = np.sqrt(np.where(variance > 0, variance, 1.0))
+    values = np.asarray(values)
+    units = np.ones(()) if variance is None else np.sqrt(np.where(variance > 0, variance, 1.0))
     limits = np.minimum(MOST_MAGNITUDE, 0.1 * MOST_MAGNITUDE * units)  # squares in both units are finite
     least = limits.min(initial=MOST_MAGNITUDE)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
