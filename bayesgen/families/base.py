@@ -239,8 +239,7 @@ class Family(abc.ABC):
             if self.batch_shape not in (None, family.batch_shape):
                 raise DataError(
                     f"{type(self).__name__}: its parameters are a table of the shape {self.batch_shape}, and these "
-                    f"rows have one of the shape {family.batch_shape}. Give rows of the columns that it has learned "
-                    "from."
+                    f"rows have one of the shape {family.batch_shape}. Give rows of the columns it has learned from."
                 )
         family.require_numbers(verb)
         check_axes(family, summary)

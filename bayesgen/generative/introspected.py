@@ -1,32 +1,46 @@
-"""`IntrospectedProgram`: a program whose sites, plan and supports are found by tracing its function."""
+"""`IntrospectedProgram`: a program whose sites, plan and supports are found by tracing its function.
+
+Its instances are generated in many worlds at once, compiled once for a number of rows.
+"""
 
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpyro import handlers
 from numpyro.distributions.constraints import Constraint
 
-from bayesgen.data import Covariate, Rows, Table, covariate_values
+from bayesgen.data import Covariate, Rows, Table, category_array, covariate_values
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import (
+    FAST_TO_COMPILE,
+    AnyProgram,
     Arrays,
     Means,
     Plan,
     Program,
     PytreeFunction,
+    Site,
     Structure,
     cached_by_structure,
     covariate_cells,
     evaluate_classes,
+    simulated,
+    sites_of,
+    with_covariates,
 )
 from bayesgen.recognition import Introspection, check_values, continuous_label
-from bayesgen.records import copied, state_of_fields
-from bayesgen.runtime import Traced, in_float64
-from bayesgen.typing import Array
+from bayesgen.records import content_hash, copied, record, state_of_fields
+from bayesgen.runtime import OwnedJit, Traced, as_key, in_float64
+from bayesgen.typing import Array, PRNGKeyArray, Seed, Shaped
+
+from .model_arguments import own_array
 
 NEEDS_CLASSES = (
     "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
@@ -183,6 +197,74 @@ class IntrospectedProgram(Program):
             raise DataError(f"The latents {missing} have no values. Give one for each of {list(self.latents)}.")
         return {name: np.asarray(value) for name, value in latents.items()}
 
+    # --- instances that it generates ------------------------------------------------------------------------------
+
+    def simulate(
+        self, n: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> dict[str, np.ndarray]:
+        """n instances that the program generates.
+
+        Args:
+            n: number of rows.
+            seed: integer seed or JAX key.
+            latents: values of the latent sites; drawn from the prior where absent.
+            covariates: name -> (n, ...), or one number for all rows.
+
+        Returns:
+            Site -> values: attributes and local latents (n at the instance plate's axis), covariates and the class
+            labels.
+
+        Raises:
+            DataError: missing covariates, or covariates without one value a row.
+        """
+        program, values = _with_covariates_of_rows(self, n, covariates)
+        one_world = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
+        drawn = _draw_sites(program, n, as_key(seed)[None], one_world, values)
+        rows = _rows_of_worlds(program, drawn, program.structure.row_sites, values)
+        if self.label is not None:
+            rows[self.label] = category_array(self.classes)[rows[self.label]]
+        return rows
+
+    def simulate_many(
+        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """n instances of each of many processes, in one compiled call.
+
+        Args:
+            n: number of rows of a process.
+            num_worlds: number of processes.
+            seed, covariates: as `simulate` takes them; covariates are those of every process.
+            latents: latent site -> (worlds, ...); drawn from the prior where absent.
+
+        Returns:
+            Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
+        """
+        program, values = _with_covariates_of_rows(self, n, covariates)
+        drawn = _draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
+        rows = _rows_of_worlds(program, drawn, program.structure.attributes, values)
+        return {name: drawn[name] for name in program.latents}, rows
+
+    def generate(
+        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """All sites of n instances of each of many processes, as `numpyro.infer.Predictive` gives them.
+
+        Args:
+            n, num_worlds, seed, latents, covariates: as `simulate_many` takes them.
+
+        Returns:
+            Latent or deterministic site -> (worlds, ...); sites with a value for each row, deterministic ones too ->
+            (worlds, n, ...), labels as codes.
+        """
+        program, values = _with_covariates_of_rows(self, n, covariates)
+        drawn = _draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
+        positions = {name: site.position for name, site in program.structure.row_sites}
+        positions |= dict(program.structure.row_deterministics)
+        sites = {name: np.moveaxis(drawn[name], position + 1, 1) for name, position in positions.items()}
+        if self.label is not None:
+            sites[self.label] = drawn[self.label].reshape(num_worlds, n)
+        return {name: value for name, value in drawn.items() if name not in sites}, sites
+
     def fingerprint(self) -> dict[str, dict[str, str]]:
         """Digests that tell a program of one's own from others: of its sites, and of what its function reads, by name.
 
@@ -195,3 +277,99 @@ class IntrospectedProgram(Program):
         sites = self.structure
         named = {**dict(sites.latents), **dict(sites.attributes), **dict(sites.local), **dict(sites.covariates)}
         return {"sites": {f"the site {name}": str(shape) for name, shape in named.items()}, **parts}
+
+
+def _with_covariates_of_rows(
+    program: AnyProgram, n: int, covariates: Mapping[str, Any]
+) -> tuple[AnyProgram, dict[str, Shaped[Array, "n ..."]]]:
+    """The program of covariates of n rows, and their values.
+
+    Raises:
+        DataError: missing covariates, or covariates without one value a row.
+    """
+    missing = [name for name in program.covariates if name not in covariates]
+    if missing:
+        arguments = ", ".join(f"{name}=..." for name in missing)
+        raise DataError(f"The program computes with covariates that each row has: write simulate(n, {arguments}).")
+    cells = {name: np.asarray(v) if np.ndim(v) else np.full(n, v) for name, v in covariates.items()}
+    for name, value in cells.items():
+        if value.shape[:1] != (n,):
+            raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
+    program, values = with_covariates(program, cells)
+    program.check_indexes(values)
+    return program, values
+
+
+@in_float64
+def _draw_sites(
+    program: Program, n: int, keys: PRNGKeyArray, latents: Mapping[str, Any], covariates: Mapping[str, Any]
+) -> dict[str, Shaped[np.ndarray, "worlds ..."]]:
+    """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
+
+    Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again. So is
+    one world of stated latents, as NumPyro checks values only where they are no tracers, and one that cannot be
+    compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
+
+    Raises:
+        ModelError: a function that reads other numbers now than when the program was made.
+    """
+    latents, is_single = {name: np.asarray(value) for name, value in latents.items()}, len(keys) == 1
+    _ = program.function_as_made  # compiled code would not notice that it has changed
+    if not is_single or not (covariates or latents):
+        bare = program.replace(structure=program.structure, plan=Plan(()))  # no density is needed, and so no plan
+        try:
+            drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
+            return {name: np.asarray(value) for name, value in drawn.items()}
+        except ValueError:
+            if not is_single:
+                raise
+    first = {name: jnp.asarray(value[0]) for name, value in latents.items()}
+    return {name: np.asarray(value)[None] for name, value in _world(program, n, keys[0], first, covariates).items()}
+
+
+def _world(
+    program: Program, n: int, key: PRNGKeyArray, latents: Arrays, covariates: Mapping[str, Any]
+) -> dict[str, Array]:
+    """Site -> its value in one run of the program."""
+    trace = sites_of(handlers.substitute(program.function_as_made, data=latents), n, covariates, key)
+    row_names = (*dict(program.structure.row_deterministics), *program.row_sites)
+    names = (*program.latents, *program.structure.deterministics, *row_names)
+    return {name: trace[name]["value"] for name in names}
+
+
+@record
+class _Covariates:
+    """Covariates that are compiled in, as NumPyro bounds samples of counts and sequences by their values."""
+
+    values: dict[str, Any]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "_Covariates":
+        """Covariates as arrays of their own: see `bayesgen.generative.model_arguments.own_array`."""
+        return cls({name: own_array(value) for name, value in values.items()})
+
+    __hash__ = content_hash
+
+
+@functools.partial(OwnedJit, static_argnames=("n", "covariates"), compiler_options=FAST_TO_COMPILE)
+def _worlds(program: Program, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates) -> dict[str, Array]:
+    """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
+    return jax.vmap(lambda key, values: _world(program, n, key, values, covariates.values))(keys, latents)
+
+
+def _rows_of_worlds(
+    program: Program, drawn: Mapping[str, np.ndarray], sites: Iterable[tuple[str, Site]], covariates: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Site or covariate -> the rows of all worlds, one world after another; labels as codes."""
+    rows = {name: simulated(site, _joined(drawn[name], site), program.rows_first) for name, site in sites}
+    num_worlds = len(next(iter(drawn.values())))
+    rows |= {name: np.concatenate([value] * num_worlds) for name, value in covariates.items()}
+    if program.label is not None:
+        rows[program.label] = drawn[program.label].reshape(-1)
+    return rows
+
+
+def _joined(values: Shaped[np.ndarray, "worlds ..."], site: Site) -> Shaped[np.ndarray, "..."]:
+    """The rows of all worlds along the instance axis of a site."""
+    by_world = np.moveaxis(values, 0, site.position)
+    return by_world.reshape(*by_world.shape[: site.position], -1, *by_world.shape[site.position + 2 :])

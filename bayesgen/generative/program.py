@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 from numpyro.distributions.constraints import Constraint
 
@@ -14,7 +13,6 @@ from bayesgen.data import (
     Rows,
     Schema,
     Table,
-    category_array,
     read_table,
     refuse_classes_of_response,
 )
@@ -37,7 +35,7 @@ from bayesgen.program import (
 )
 from bayesgen.recognition import check_signature, continuous_label, summarize_rows
 from bayesgen.records import fill
-from bayesgen.runtime import as_key, check_not_forked, in_float64
+from bayesgen.runtime import check_not_forked, in_float64
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -47,11 +45,10 @@ from bayesgen.statistics import (
     check_magnitudes,
     check_rows,
 )
-from bayesgen.typing import Data, Float, Seed, Values
+from bayesgen.typing import Data, Float, Values
 
 from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
-from .simulation import draw_sites, rows_of_worlds, with_covariates_of_rows
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -272,72 +269,6 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         return self.introspection.support_of_response(self.response_site, rows)
 
     # --- what can be computed -----------------------------------------------------------------------------------
-
-    def simulate(
-        self, n: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
-    ) -> dict[str, np.ndarray]:
-        """n instances that the program generates.
-
-        Args:
-            n: number of rows.
-            seed: integer seed or JAX key.
-            latents: values of the latent sites; drawn from the prior where absent.
-            covariates: name -> (n, ...), or one number for all rows.
-
-        Returns:
-            Site -> values: attributes and local latents (n at the instance plate's axis), covariates and the class
-            labels.
-
-        Raises:
-            DataError: missing covariates, or covariates without one value a row.
-        """
-        program, values = with_covariates_of_rows(self, n, covariates)
-        one_world = {name: np.asarray(value)[None] for name, value in (latents or {}).items()}
-        drawn = draw_sites(program, n, as_key(seed)[None], one_world, values)
-        rows = rows_of_worlds(program, drawn, program.structure.row_sites, values)
-        if self.label is not None:
-            rows[self.label] = category_array(self.classes)[rows[self.label]]
-        return rows
-
-    def simulate_many(
-        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """n instances of each of many processes, in one compiled call.
-
-        Args:
-            n: number of rows of a process.
-            num_worlds: number of processes.
-            seed, covariates: as `simulate` takes them; covariates are those of every process.
-            latents: latent site -> (worlds, ...); drawn from the prior where absent.
-
-        Returns:
-            Latent site -> (worlds, ...); and site -> the rows of all worlds, one world after another, labels as codes.
-        """
-        program, values = with_covariates_of_rows(self, n, covariates)
-        drawn = draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
-        rows = rows_of_worlds(program, drawn, program.structure.attributes, values)
-        return {name: drawn[name] for name in program.latents}, rows
-
-    def generate(
-        self, n: int, num_worlds: int, *, seed: Seed = 0, latents: Mapping[str, Any] | None = None, **covariates: Any
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """All sites of n instances of each of many processes, as `numpyro.infer.Predictive` gives them.
-
-        Args:
-            n, num_worlds, seed, latents, covariates: as `simulate_many` takes them.
-
-        Returns:
-            Latent or deterministic site -> (worlds, ...); sites with a value for each row, deterministic ones too ->
-            (worlds, n, ...), labels as codes.
-        """
-        program, values = with_covariates_of_rows(self, n, covariates)
-        drawn = draw_sites(program, n, jax.random.split(as_key(seed), num_worlds), latents or {}, values)
-        positions = {name: site.position for name, site in program.structure.row_sites}
-        positions |= dict(program.structure.row_deterministics)
-        sites = {name: np.moveaxis(drawn[name], position + 1, 1) for name, position in positions.items()}
-        if self.label is not None:
-            sites[self.label] = drawn[self.label].reshape(num_worlds, n)
-        return {name: value for name, value in drawn.items() if name not in sites}, sites
 
     def log_joint(self, latents: Mapping[str, Any], X: Data, y: Values | None = None) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | latents) of rows; where the label is continuous, log p(x_i, y_i | latents), (n, 1).

@@ -74,14 +74,15 @@ def states_at(
         lengths: number of time steps of each sequence, missing ones included.
         response: its values, by which it is integrated out; None where nothing depends on it, or it is known.
     """
-
-    def chunk_states(part: tuple[Rows, Int[np.ndarray, " n"], ResponseValues | None]) -> tuple[Array, Array]:
-        return _states(program, latents, *part, site=site)
-
     latents = program_latents(program, latents)
     row_cells = _row_cells(program, latents, rows, site)
     with jax.enable_x64(True), placed(float(rows.num_rows * row_cells)):
-        return over_chunks(chunk_states, (rows, lengths, response), rows.num_rows, max(1, FAST_CELLS // row_cells))
+        return over_chunks(
+            lambda part: _states(program, latents, *part, site=site),
+            (rows, lengths, response),
+            rows.num_rows,
+            max(1, FAST_CELLS // row_cells),
+        )
 
 
 def average_states(
@@ -108,13 +109,14 @@ def average_states(
     first = {name: value[0, 0] for name, value in batches.items()}
     num_batches, num_draws = next(iter(batches.values())).shape[:2]
     batch_orders = orders.reshape(num_batches, num_draws, *orders.shape[1:])
-
-    def chunk_averages(part: tuple[Rows, Float[np.ndarray, "n draws K"], ResponseValues | None]) -> tuple[Array, Array]:
-        return _averaged(program, batches, batch_orders, *part, site=site)
-
     row_cells = num_draws * _row_cells(program, first, rows, site)
     with jax.enable_x64(True), placed(float(rows.num_rows * row_cells)):
-        return over_chunks(chunk_averages, (rows, weights, response), rows.num_rows, max(1, FAST_CELLS // row_cells))
+        return over_chunks(
+            lambda part: _averaged(program, batches, batch_orders, *part, site=site),
+            (rows, weights, response),
+            rows.num_rows,
+            max(1, FAST_CELLS // row_cells),
+        )
 
 
 def log_states_of_draws(

@@ -290,13 +290,11 @@ def _effects(
     function = traces.classes.function.only(distributions)
     arguments = rows, codes, arbitrary_covariates(traces.program, len(codes), same=True)
     batched = Traced.of(jax.vmap(lambda latents: function.traceably(latents, *arguments)), latents)
-    values, deterministics = jax.tree.map(lambda array: _differs(array[1:], array[:1]), batched(latents))
+    values, deterministics = jax.tree.map(
+        lambda array: ~np.isclose(array[1:], array[:1], rtol=EQUAL, atol=0.0, equal_nan=True), batched(latents)
+    )
     by_class = [array for array in values if array.ndim > 1 and array.shape[-1:] == codes.shape]
     return _any_along(by_class, -1), deterministics
-
-
-def _differs(values: Float[np.ndarray, "changes ..."], before: Float[np.ndarray, "1 ..."]) -> Bool[np.ndarray, "..."]:
-    return ~np.isclose(values, before, rtol=EQUAL, atol=0.0, equal_nan=True)
 
 
 def _any_along(arrays: list[Bool[np.ndarray, "changes ..."]], axis: int) -> Bool[np.ndarray, "changes K"]:
