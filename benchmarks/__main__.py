@@ -1,7 +1,8 @@
 """Measure everything, print a table, and write benchmarks/results/latest.json.
 
 Peers that are not installed are skipped: `pip install -e '.[bench]'`. A line that ends in an error is said to have
-failed, and the exit status is 1 then. A full run takes about half an hour on 2 cores.
+failed, and the exit status is 1 then. A full run takes about half an hour on 2 cores, and the first time up to an hour
+more for the atlas.
 """
 
 import argparse
@@ -32,6 +33,7 @@ ROOMS = (
     "grammars",
     "sampling",
     "many",
+    "atlas",
     "left_out",
     "as_written",
     "gpu",

