@@ -24,12 +24,12 @@ from queue import SimpleQueue
 
 import numpy as np
 import pandas as pd
+from bayesgen.prediction.scores import accuracy, brier_score, expected_calibration_error, log_score, mean_and_error
 
 import bayesgen as bg
 from bayesgen.data import read_table
 from bayesgen.errors import BayesgenWarning, without_warnings
 from bayesgen.prediction import answer_of_sets, normalize
-from bayesgen.prediction.scores import accuracy, brier_score, expected_calibration_error, log_score, mean_and_error
 from bayesgen.runtime import num_cores
 
 from . import keel, report
