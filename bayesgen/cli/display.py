@@ -157,14 +157,9 @@ _DIFFERENCES = (
 )
 
 
-def render(
-    comparison: Comparison, title: str, width: int, encoding: str = "utf-8", about: Sequence[RenderableType] = ()
-) -> RenderableType:
-    """The whole comparison, for a terminal of this width in columns and this encoding.
-
-    `about` is shown below the title.
-    """
-    spell = spelling(encoding)
+def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
+    """Print the comparison on a console, in its width and encoding; `about` is shown below the title."""
+    width, spell = console.width, spelling(console.encoding)
     parts: list[RenderableType] = [Text(title, style="bold"), Text(), *about]
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
         answers = [answer for answer in comparison.scored if answer.model == model]
@@ -172,12 +167,8 @@ def render(
         parts += [*_baseline(comparison, answers, model), *_refusals(comparison, model), Text()]
         parts += [*_disagreements(comparison, answers, model, width, spell), Text()]
         parts += _cost_table(comparison, answers, model, spell)
-    return Group(*parts, Text(spell(f"{_STEPS} {comparison.target.legend} {_DIFFERENCES}"), style="dim"))
-
-
-def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
-    """Print the comparison on a console; `about` is shown below the title."""
-    console.print(render(comparison, title, console.width, console.encoding, about))
+    legend = Text(spell(f"{_STEPS} {comparison.target.legend} {_DIFFERENCES}"), style="dim")
+    console.print(Group(*parts, legend))
 
 
 def _score_table(comparison: Comparison, scored: Sequence[Answer], model: str, width: int, spell: Spelling) -> Table:

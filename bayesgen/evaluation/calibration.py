@@ -31,8 +31,8 @@ from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
 from .comparison import as_json
-from .figures import panel
-from .uniformity import band, counts_below, ecdf_test, grid, normal_scores_test, rejected_by_holm
+from .figures import rank_curves
+from .uniformity import ecdf_test, normal_scores_test, rejected_by_holm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,16 +108,8 @@ class Calibration:
 
         The band holds the whole curve of one quantity with probability 0.95; curves that failed a test have names.
         """
-        axes = panel(ax, "fraction of posterior draws below the truth", "ECDF minus uniform")
-        num_simulations, failed = len(self.num_draws), set(self.table.loc[~self.table["passed"], "quantity"])
-        points = grid(num_simulations)
-        low, high = band(num_simulations, 0.95)
-        axes.fill_between(points, low - points, high - points, color="0.9", step="mid", label="95 % of right curves")
-        for name, values in self.fractions.items():
-            style: dict[str, Any] = {"label": name} if name in failed else {"color": "0.5", "linewidth": 0.8}
-            axes.plot(points, counts_below(values) / num_simulations - points, **style)
-        axes.legend()
-        return axes
+        failed = set(self.table.loc[~self.table["passed"], "quantity"])
+        return rank_curves(self.fractions, len(self.num_draws), failed, ax)
 
 
 SimulatedLatents: TypeAlias = dict[str, Shaped[np.ndarray, "simulations ..."]]

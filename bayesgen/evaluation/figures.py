@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from bayesgen.typing import Float
+
 from .answers import Answer
 from .comparison import TRUTH, Comparison
+from .uniformity import band, counts_below, grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,6 +130,28 @@ def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float
     highest = (shown[column] + shown[error].fillna(0.0)).max()
     margin = 0.05 * max(highest - bottom, 0.01)
     return float(bottom - margin), float(highest + margin)
+
+
+def rank_curves(
+    fractions: Mapping[str, Float[np.ndarray, " simulations"]], num_simulations: int, named: set[str], ax: "Axes | None"
+) -> "Axes":
+    """Empirical distribution functions of fractions minus that of uniform ones, and the band of right curves.
+
+    Args:
+        fractions: quantity -> values from 0 to 1.
+        num_simulations: number of values of a quantity.
+        named: the quantities whose curves have names.
+        ax: where they are drawn; None for a new figure.
+    """
+    axes = panel(ax, "fraction of posterior draws below the truth", "ECDF minus uniform")
+    points = grid(num_simulations)
+    low, high = band(num_simulations, 0.95)
+    axes.fill_between(points, low - points, high - points, color="0.9", step="mid", label="95 % of right curves")
+    for name, values in fractions.items():
+        style: dict[str, Any] = {"label": name} if name in named else {"color": "0.5", "linewidth": 0.8}
+        axes.plot(points, counts_below(values) / num_simulations - points, **style)
+    axes.legend()
+    return axes
 
 
 def panel(ax: "Axes | None", xlabel: str, ylabel: str) -> "Axes":

@@ -49,11 +49,6 @@ class CompleteDataObjective:
         remedy = "MAP() keeps the rows and the spread of classes by its prior."
         return cls(lambda parameters: 0.0, conjugate.maximum_likelihood, conjugate.without_maximum or remedy)
 
-    @classmethod
-    def at_posterior_centers(cls, conjugate: Conjugate) -> "CompleteDataObjective":
-        """The likelihood, by steps to posterior centres: interior points, where modes may lie on the boundary."""
-        return cls(lambda parameters: 0.0, conjugate.posterior_center)
-
 
 @dataclasses.dataclass(frozen=True)
 class FreeCoordinates(Coordinates[ParameterArrays]):
@@ -289,7 +284,9 @@ def search_by_em(
 
 def interior_point(problem: ProgramProblem, conjugate: Conjugate) -> ParameterArrays:
     """An interior point near the mode, where samplers start if labels or cells are missing."""
-    objective, options = CompleteDataObjective.at_posterior_centers(conjugate), SearchOptions(4, least_gain=1e-3)
+    # posterior centres are interior points, where modes may lie on the boundary
+    objective = CompleteDataObjective(lambda parameters: 0.0, conjugate.posterior_center)
+    options = SearchOptions(4, least_gain=1e-3)
     quietly = dataclasses.replace(problem, progress=False)
     return search_by_em(quietly, conjugate, objective, problem.data.statistics, options).best.point
 

@@ -53,19 +53,15 @@ class Summaries:
     rows: Rows | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
+        unlabelled_weight = self.total_weight - float(self.statistics.class_weights.sum())
         lines = {
             "rows (total weight)": amount(self.total_weight),
-            "without labels": amount(self._unlabelled_weight),
+            "without labels": None if self.statistics.unlabelled is None else amount(unlabelled_weight),
             "columns": counted(self.schema.columns or ()),
             "classes": counted(self.schema.classes or ()),
             "next": "fit(model, summaries, method=...), one + two for those of other rows",
         }
         return described(f"Summaries for {self.model!r}", lines)
-
-    @property
-    def _unlabelled_weight(self) -> float | None:
-        labelled_weight = float(self.statistics.class_weights.sum())
-        return None if self.statistics.unlabelled is None else self.total_weight - labelled_weight
 
     @property
     def total_weight(self) -> float:

@@ -197,9 +197,6 @@ class ProcessPosterior(Posterior):
             PredictionError: a mode or predictive that this kind of posterior does not have.
         """
         self.require(at)
-        return self._predictive_of_response(closed, rows, at)
-
-    def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         return closed.at(self.mode if at == "mode" else self.mean, rows)
 
     def densities_at(self, at: At) -> Densities:

@@ -63,9 +63,9 @@ class ConjugatePosterior(ProcessPosterior):
     def densities_at(self, at: At) -> Densities:
         return self._predictive if at == "predictive" else super().densities_at(at)
 
-    def _predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
+    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
         if at != "predictive":
-            return super()._predictive_of_response(closed, rows, at)
+            return super().predictive_of_response(closed, rows, at)
         return closed.predictive(dict(self.conjugate.families()), rows)
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:

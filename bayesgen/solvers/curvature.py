@@ -26,7 +26,6 @@ from bayesgen.typing import Array, Float, Int
 from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, CoordinateAxes, Evaluator, Points, Vector
 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
-ALWAYS_DENSE = MOST_DENSE_AXES  # dimensions up to which the Hessian is one block
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and approximate blocks are used
 
 Members: TypeAlias = tuple[Int[np.ndarray, "_ _"], ...]
@@ -133,7 +132,7 @@ def curvature_at(evaluator: Evaluator, vector: Vector) -> Curvature:
     """The curvature at a point, from few gradients where it has small blocks."""
     steps = _step_sizes(evaluator, vector)
     one_block: Members = (np.arange(len(vector))[None],)
-    if len(vector) <= ALWAYS_DENSE:
+    if len(vector) <= MOST_DENSE_AXES:  # in as few dimensions the Hessian is one block
         return _measure(evaluator, vector, steps, one_block)
     single_coordinates: Members = (np.arange(len(vector))[:, None],)
     curvature = None
