@@ -161,8 +161,6 @@ def _same_cells(left: np.ndarray, right: np.ndarray) -> bool:
 def content_hash(instance: object) -> int:
     """A hash of a record by content, for records that are keys: `__hash__ = content_hash`."""
     leaves, structure = jax.tree.flatten(instance)
-    return hash((structure, *map(_bytes, map(np.asarray, leaves))))
-
-
-def _bytes(leaf: np.ndarray) -> tuple[Hashable, ...]:
-    return leaf.shape, leaf.dtype.str, (leaf + 0.0 if leaf.dtype.kind == "f" else leaf).tobytes()  # 0.0 equals -0.0
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays = [array + 0.0 if array.dtype.kind == "f" else array for array in arrays]  # 0.0 equals -0.0
+    return hash((structure, *((array.shape, array.dtype.str, array.tobytes()) for array in arrays)))

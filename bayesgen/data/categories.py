@@ -230,8 +230,9 @@ def codes_among(
             f"{what} has {quote_some(unknown, 5)} (first at row {row}), which is unknown. "
             f"{opening} {quote_some(categories)}. {remedy}"
         )
-    if not takes_missing:
-        refuse_missing_values(codes, what)
+    missing = np.flatnonzero(codes == MISSING)
+    if missing.size and not takes_missing:
+        raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop these rows.")
     return lookup[codes]
 
 
@@ -279,13 +280,6 @@ def _small_integer_codes(values: np.ndarray, categories: Sequence[Category]) -> 
     lookup[offsets] = np.arange(len(categories))
     codes = lookup[codes]
     return None if (codes == UNKNOWN).any() else codes
-
-
-def refuse_missing_values(codes: np.ndarray, what: str) -> None:
-    """DataError where `factorize` found missing values."""
-    missing = np.flatnonzero(codes == MISSING)
-    if missing.size:
-        raise DataError(f"{what} has {missing.size} missing values (first at row {missing[0]}). Drop these rows.")
 
 
 def _hash_text(values: np.ndarray) -> np.ndarray:

@@ -91,8 +91,8 @@ class Schema:
                 as_kind(kind, column)
         if self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
-        categories = {c: declared_values(v, f"categories of column {c!r}") for c, v in self.categories.items()}
-        fill(self, categories=categories)
+        listed = self.categories.items()
+        fill(self, categories={c: declared_values(values, f"categories of column {c!r}") for c, values in listed})
         if self.classes is not None:
             fill(self, classes=declared_values(self.classes, "classes"))
             if len(self.classes) > 1 or self.classes != ONE_COMPONENT:  # durations are not compared with numbers
@@ -136,18 +136,18 @@ class Schema:
         """
         if not table.names:
             refuse_empty((table.num_rows, 0))
-        schema, classes, sparse = self, self.classes, self.sparse
+        schema, classes = self, self.classes
+        is_resolved = self.columns is not None and len(self.kinds) == len(self.columns)
         if self.columns is None:
             schema = copied(self, columns=table.names, named=table.named)
         else:
             self.check_table(table)
-        if self.columns is None or len(self.kinds) < len(self.columns):
-            sparse = table.sparse
         if y is not None:
             classes = classes or table.declared_classes or inferred_classes(y)
             check_num_classes(classes)
         kinds = schema._with_parameters(schema._complete_kinds(table, implied_kinds or {}), table)
         categories = schema._complete_categories(kinds, table)
+        sparse = self.sparse if is_resolved else table.sparse
         return copied(schema, kinds=kinds, categories=categories, classes=classes, sparse=sparse)
 
     def widened(self, values: Mapping[str, Array | tuple[int, int]]) -> "Schema":
@@ -232,7 +232,8 @@ class Schema:
         names, kinds = self.names_in(table, columns), self._kinds_of_block(columns)
         block = Columns(table, columns, names, kinds, self.categories, self.unknown == "missing")
         encoded = kinds[columns[0]].encode(block)
-        table.count_unknown(encoded.unknown)
+        for column, number in encoded.unknown.items():
+            table.unknown[column, table.start] = number
         return encoded.values, encoded.observed
 
     def decode(self, column: str, values: ArrayLike) -> Decoded:

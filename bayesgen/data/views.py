@@ -112,11 +112,6 @@ class Table(abc.ABC):
             return replace(self._take(places), **columns, start=self.start + places.indices(self.num_rows)[0])
         return replace(self._take(places), **columns, start=0, unknown={})
 
-    def count_unknown(self, cells: Mapping[str, int]) -> None:
-        """Remember how many cells of these rows have unknown values, by column."""
-        for column, number in cells.items():
-            self.unknown[column, self.start] = number
-
     @property
     def unknown_cells(self) -> Mapping[str, int]:
         """Column -> the number of its cells that were read with unknown values."""

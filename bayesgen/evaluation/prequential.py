@@ -250,7 +250,7 @@ def _tables(
             position, weight, _ = at_row
             row = dataclasses.replace(rows.take(position[None]), weights=weight[None])
             table, is_unknown = with_failed_checks(lambda: table_of(learned, row))()
-            return learned.merge(model.summarize(scaled_schema, row)), (table[0], is_unknown)
+            return learned + model.summarize(scaled_schema, row), (table[0], is_unknown)
 
         nothing = model.summarize(scaled_schema, dataclasses.replace(rows.take(sequence[0][:1]), weights=jnp.zeros(1)))
         return jax.lax.scan(step, nothing, sequence)[1]

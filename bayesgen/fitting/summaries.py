@@ -302,25 +302,28 @@ def summarize_tables(
         for table in tables:
             with naming_origin(table.chunk_number, table.num_dropped):
                 try:
-                    chunks = functools.partial(chunk_summaries, table), schema.row_chunks(table)
-                    for part in (in_threads if model.in_threads else map)(*chunks):
+                    mapped = in_threads if model.in_threads else map
+                    for part in mapped(functools.partial(chunk_summaries, table), schema.row_chunks(table)):
                         schema = schema.widened(part.schema.ranges) if part.schema.ranges else schema
                         positions.extend([] if part.unlabelled_places is None else [part.unlabelled_places])
                         labelled.extend([] if part.rows is None else [part.rows])
                         yield part.statistics
                 except DataError:
-                    chunk_summaries(
-                        table, slice(0, table.num_rows)
-                    )  # names the row, and counts, in the table as it was given
+                    chunk_summaries(table, slice(0, table.num_rows))  # names the row in the table as it was given
                     raise
             num_rows += table.num_rows + table.num_dropped
             unknown.update(table.unknown_cells)
 
     statistics = merged(parts())
     warn_of_unknown(unknown)
-    unlabelled_places = np.concatenate(positions) if positions else None
-    rows = joined_rows(labelled) if labelled else None
-    return Summaries(model, schema, statistics, num_rows, unlabelled_places, rows)
+    return Summaries(
+        model,
+        schema,
+        statistics,
+        num_rows,
+        unlabelled_places=np.concatenate(positions) if positions else None,
+        rows=joined_rows(labelled) if labelled else None,
+    )
 
 
 def rows_with_labels(model: ConcreteModel, rows: Rows) -> Rows:

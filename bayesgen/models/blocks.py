@@ -208,8 +208,6 @@ class BlockModel(ConcreteModel[Labelled]):
             kinds.pop(response.name)
         elif not self.has_labels:
             refuse_classes(self, y, declared)
-        if declared.columns is not None:
-            declared.check_table(table)
         names = table.names if declared.columns is None else declared.columns
         unused = [name for name in names if name not in kinds]
         missing = [name for name in kinds if name not in names]

@@ -54,7 +54,11 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
     class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
-        fill(self, class_prior=as_class_prior(self.class_prior), blocks=tuple(map(_as_block, self.blocks)))
+        blocks = tuple(  # names by position, which may be very many, are not copied to a tuple
+            (name, family, columns if isinstance(columns, PositionalNames) else tuple(columns))
+            for name, family, columns in self.blocks
+        )
+        fill(self, class_prior=as_class_prior(self.class_prior), blocks=blocks)
         names = [name for name, _, _ in self.blocks]
         if len(set(names)) < len(names) or not names:
             raise ModelError(f"The blocks need distinct names, at least one; got {names}.")
@@ -96,12 +100,6 @@ def as_class_prior(prior: Any) -> ClassPrior | None:
         return prior
     probs = np.asarray(prior).tolist()
     return tuple(probs) if isinstance(probs, list) else probs
-
-
-def _as_block(block: tuple[str, Family, Sequence[str]]) -> tuple[str, Family, Sequence[str]]:
-    """A block in comparable form; names by position, which may be very many, are not copied to a tuple."""
-    name, family, columns = block
-    return name, family, columns if isinstance(columns, PositionalNames) else tuple(columns)
 
 
 def _check_columns_once(blocks: Sequence[tuple[str, Family, Sequence[str]]]) -> None:

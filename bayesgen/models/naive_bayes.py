@@ -308,8 +308,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         fill(self, families=families, class_prior=as_class_prior(self.class_prior))
         stated = families.values() if isinstance(families, dict) else (families,)
         for family in stated:
-            if family is not None:
-                check_family(family)
+            check_family(family)
         if self.structure not in STRUCTURES:
             raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
         if self.class_prior is None and self.structure != "full":
@@ -343,16 +342,15 @@ class NaiveBayes(Recipe[OptionalLabel]):
         unknown = [name for name in families if name not in KINDS and name not in table.names]
         if unknown:
             raise ModelError(f"families= names {unknown}, which are neither kinds {list(KINDS)} nor columns.")
-        implied, chosen = {}, {}
-        if families:
-            for name in table.names:
-                family = families.get(name)
-                if family is None:
-                    family = families.get(as_kind(declared.kinds.get(name) or table.inferred_kind(name), name).name)
-                if family is not None:
-                    implied[name], chosen[name] = family.kind_of_column(0), family
-        declared = with_alphabets(declared, chosen)
-        return declared.resolve(table, y, implied_kinds=implied)
+        chosen = {}
+        for name in table.names if families else ():
+            family = families.get(name)
+            if family is None:
+                family = families.get(as_kind(declared.kinds.get(name) or table.inferred_kind(name), name).name)
+            if family is not None:
+                chosen[name] = family
+        implied_kinds = {name: family.kind_of_column(0) for name, family in chosen.items()}
+        return with_alphabets(declared, chosen).resolve(table, y, implied_kinds=implied_kinds)
 
     def _common_family(self, table: Table, declared: Schema) -> Family | None:
         """The family of all columns; None where columns, of which there may be very many, are looked at one by one."""
@@ -429,8 +427,8 @@ class NaiveBayes(Recipe[OptionalLabel]):
 
 
 def check_family(family: object) -> None:
-    """Refuse an argument that is no family, such as a class or bins, saying what to write."""
-    if isinstance(family, Family):
+    """Refuse an argument that is neither a family nor None, such as a class or bins, saying what to write."""
+    if family is None or isinstance(family, Family):
         return
     if isinstance(family, Binned):
         stated = f"edges={list(family.edges)}" if family.edges else f"{family.num_bins}"

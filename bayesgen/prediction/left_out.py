@@ -187,8 +187,8 @@ def _table_by_merging(
         """Tables of blocks of folds, by halves, where rows of no such block have these statistics."""
         middle = (first + last) // 2
         if first < middle:
-            left_tables = tables_of(first, middle, others.merge(statistics_of(middle, last)))
-            return left_tables + tables_of(middle, last, others.merge(statistics_of(first, middle)))
+            left_tables = tables_of(first, middle, others + statistics_of(middle, last))
+            return left_tables + tables_of(middle, last, others + statistics_of(first, middle))
         tables, has_failed = _tables_without(
             others,
             sets.shared_arrays,
@@ -229,7 +229,7 @@ def _tables_without(
     never_out = jax.tree.map(lambda leaf, fold_leaf: jnp.asarray(leaf, fold_leaf.dtype), never_out, fold_statistics)
 
     def merging(total: SufficientStatistics, part: SufficientStatistics) -> tuple[Any, SufficientStatistics]:
-        return total.merge(part), total
+        return total + part, total
 
     _, before = jax.lax.scan(merging, never_out, fold_statistics)
     _, after = jax.lax.scan(merging, jax.tree.map(jnp.zeros_like, never_out), fold_statistics, reverse=True)

@@ -59,12 +59,9 @@ class SufficientStatistics:
         total = namespace(self.class_weights).asarray(self.class_weights.sum())
         return Sums(total, (self.class_weights,), np.zeros(()))
 
-    def merge(self, other: "SufficientStatistics") -> "SufficientStatistics":
+    def __add__(self, other: "SufficientStatistics") -> "SufficientStatistics":
         """The sufficient statistics of both data sets together."""
         return merged([self, other])
-
-    def __add__(self, other: "SufficientStatistics") -> "SufficientStatistics":
-        return self.merge(other)
 
     def with_empty_class(self, place: int) -> "SufficientStatistics":
         """The same with one more class, without rows, at this index."""

@@ -55,7 +55,7 @@ def test_statistics_of_parts_add_up_to_those_of_all_rows(weighted, keeps_rows):
     ]
     close(merged(parts), whole)
     close(parts[0] + parts[1] + parts[2], whole)
-    close(parts[0].merge(parts[1].merge(parts[2])), whole)
+    close(parts[0] + (parts[1] + parts[2]), whole)
 
 
 @pytest.mark.parametrize("keeps_rows", [True, False], ids=["rows", "no rows"])
