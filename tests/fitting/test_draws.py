@@ -1,41 +1,18 @@
 """Fits by draws that no Markov chain made: what follows the draws is the same for every method that gives them."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from models.cases import CASES, take
+from prediction.draws import IndependentDraws
 
 import bayesgen as bg
-from bayesgen.fitting import Method, fit_of_draws
 
 NAME = "discriminant, full"
 
 
-@dataclasses.dataclass(frozen=True)
-class IndependentDraws(Method):
-    """Independent draws from the exact posterior; all of one chain may be moved."""
-
-    shift: float = 0.0
-    keeps_statistics = False
-
-    def solve(self, problem):
-        posterior = problem.conjugate.update(problem.data.statistics)
-        values = posterior.sample((4, 250), np.random.default_rng(0))
-        for name, value in values.items():
-            if name.endswith("mean"):
-                value[0] += self.shift
-        draws = ({name: value[place] for name, value in values.items()} for place in np.ndindex(4, 250))
-        energies = -np.reshape([posterior.log_prior(draw) for draw in draws], (4, 250))
-        sites = problem.program.latents_of(values)
-        problems = ["the first chain was moved"] if self.shift else []
-        about = {"path": "independent"}
-        return fit_of_draws(self, problem, problem.program, sites, {"potential_energy": energies}, about, problems)
-
-
-def fitted(shift=0.0):
+def fitted(**options):
     one = CASES[NAME]
-    return bg.fit(one.model, *one.data, method=IndependentDraws(shift))
+    return bg.fit(one.model, *one.data, method=IndependentDraws(**options))
 
 
 def test_independent_draws_are_a_fit_like_those_of_chains():
@@ -55,3 +32,9 @@ def test_independent_draws_are_a_fit_like_those_of_chains():
 def test_draws_that_disagree_are_warned_of_by_the_name_of_their_method():
     with pytest.warns(bg.ConvergenceWarning, match=r"IndependentDraws: the first chain was moved; R-hat is .* for '"):
         fitted(shift=5.0)
+
+
+def test_few_draws_are_warned_of():
+    with pytest.warns(bg.ConvergenceWarning, match="effective sample size is .*num_samples") as caught:
+        fitted(num_samples=10)
+    assert len(caught) == 1

@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from models.cases import CASES
+from prediction.draws import IndependentDraws
 
 import bayesgen as bg
 
@@ -97,7 +98,7 @@ def test_chains_come_with_their_statistics():
 def test_chains_shorter_than_they_are_many_are_exported_without_a_warning():
     case = CASES["naive Bayes, integer labels"]
     with pytest.warns(bg.ConvergenceWarning, match="num_samples=3 tells nothing"):
-        fit = bg.fit(case.model, *case.data, method=bg.NUTS(num_samples=3), seed=2)
+        fit = bg.fit(case.model, *case.data, method=IndependentDraws(num_samples=3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert fit.to_datatree()["posterior"].sizes["draw"] == 3

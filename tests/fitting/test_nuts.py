@@ -1,7 +1,5 @@
 """NUTS against the exact posterior, and what it does where there is none."""
 
-import warnings
-
 import jax
 import numpy as np
 import numpyro
@@ -292,22 +290,13 @@ def test_closed_forms_refuse_a_distribution_by_name(small):
 # --- the sampler --------------------------------------------------------------------------------------------------
 
 
-def test_few_draws_are_warned_of(small):
-    with pytest.warns(bg.ConvergenceWarning, match="effective sample size is .*num_samples") as caught:
-        bg.fit(SMALL, *small, method=bg.NUTS(num_samples=50), seed=1)
-    assert len(caught) == 1
-
-
-def test_the_same_seed_gives_the_same_numbers(small):
-    def draws(seed):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bg.ConvergenceWarning)
-            return bg.fit(SMALL, *small, method=bg.NUTS(num_samples=50), seed=seed).parameters
-
-    one, two, other = draws(5), draws(5), draws(jax.random.key(6))
-    for name, value in one.items():
-        np.testing.assert_array_equal(value, two[name])
-        assert not np.array_equal(value, other[name])
+@pytest.mark.parametrize("case", SAMPLED, indirect=True)
+def test_the_same_seed_gives_the_same_numbers(case):
+    one, _, first = case
+    again, other = (bg.fit(one.model, *one.data, method=METHOD, seed=seed) for seed in (22, jax.random.key(6)))
+    for name, value in first.parameters.items():
+        np.testing.assert_array_equal(value, again.parameters[name])
+        assert not np.array_equal(value, other.parameters[name])
 
 
 def test_thousands_of_chains_need_few_threads_and_two_compilations():

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 import bayesgen as bg
-from bayesgen.fitting import prepare
+from bayesgen.fitting import Method, fit_of_draws, prepare
 from bayesgen.posteriors import Draws, Point
 
 
@@ -19,6 +19,29 @@ def drawn(exact, num_chains=4, num_samples=250, seed=0):
     chains = {name: value.reshape(num_chains, num_samples, *value.shape[2:]) for name, value in draws.items()}
     posterior = Draws(exact.program, chains, exact.program.parameters_of(chains), {})
     return dataclasses.replace(exact, posterior=posterior)
+
+
+@dataclasses.dataclass(frozen=True)
+class IndependentDraws(Method):
+    """Independent draws from the exact posterior; all of one chain may be moved."""
+
+    shift: float = 0.0
+    num_samples: int = 250
+    keeps_statistics = False
+
+    def solve(self, problem):
+        posterior = problem.conjugate.update(problem.data.statistics)
+        shape = (4, self.num_samples)
+        values = posterior.sample(shape, np.random.default_rng(0))
+        for name, value in values.items():
+            if name.endswith("mean"):
+                value[0] += self.shift
+        draws = ({name: value[place] for name, value in values.items()} for place in np.ndindex(shape))
+        energies = -np.reshape([posterior.log_prior(draw) for draw in draws], shape)
+        sites = problem.program.latents_of(values)
+        problems = ["the first chain was moved"] if self.shift else []
+        about = {"path": "independent"}
+        return fit_of_draws(self, problem, problem.program, sites, {"potential_energy": energies}, about, problems)
 
 
 def at_point(program, latents, X, y=None, **options):
