@@ -12,7 +12,7 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.records import record, static
-from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, OwnedJit, in_float64, over_chunks, placed
+from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, LEAST_ROWS, OwnedJit, in_float64, over_chunks, placed
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -82,6 +82,7 @@ def states_at(
             (rows, lengths, response),
             rows.num_rows,
             max(1, FAST_CELLS // row_cells),
+            least=LEAST_ROWS,
         )
 
 
@@ -116,6 +117,7 @@ def average_states(
             (rows, weights, response),
             rows.num_rows,
             max(1, FAST_CELLS // row_cells),
+            least=LEAST_ROWS,
         )
 
 

@@ -20,6 +20,7 @@ from bayesgen.runtime import (
     OwnedJit,
     in_float64,
     in_threads,
+    least_rows,
     over_chunks,
     pad,
     padded_size,
@@ -228,7 +229,8 @@ def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.nda
     latents = program_latents(program, latents)
     chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows, program.num_cases))
     with jax.enable_x64(True), placed(_work(program, rows, chunk)):
-        return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk)
+        least = least_rows(program.num_cases * rows.cells_per_row)
+        return over_chunks(lambda part: log_joint(program, latents, part), rows, rows.num_rows, chunk, least=least)
 
 
 log_joint = OwnedJit(log_joint_table)

@@ -81,6 +81,11 @@ def shared_size(num_rows: int) -> int:
     return padded_size(max(num_rows, _LEAST_SIZE.get()))
 
 
+def least_rows(cells_per_row: float) -> int:
+    """The fewest rows that functions are compiled for: they stay in the fast cache and take hardly longer than one."""
+    return max(8, min(LEAST_ROWS, int(FAST_CELLS / max(cells_per_row, 1.0))))
+
+
 def pad(array: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "size ..."]:
     """The array with its first row repeated, or ones where there is none, until there are `size` rows."""
     first = array[:1] if len(array) else np.ones((1, *array.shape[1:]), array.dtype)
@@ -102,7 +107,7 @@ def over_chunks(
         function: rows -> arrays with the rows first.
         rows: any pytree of arrays with the rows first; sparse arrays are made dense.
         size: of a chunk. Smaller chunks are padded to few sizes.
-        least: the smallest of these sizes; `size` itself for one compilation. Fewer than 8 rows are hardly quicker.
+        least: the smallest of these sizes; `size` itself for one compilation; `least_rows` where rows are few often.
         each: maps the function over the chunks.
     """
 

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import Stated, as_number, broadcasts_to
 from bayesgen.records import record
-from bayesgen.runtime import LATENT_CELLS, chunks, over_chunks, padded_size, placed
+from bayesgen.runtime import FAST_CELLS, LATENT_CELLS, LEAST_ROWS, chunks, over_chunks, padded_size, placed
 from bayesgen.statistics import Likelihood, RetainedRows, Summary
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
@@ -161,7 +161,8 @@ def _forward_backward(
             lambda rows: expected_counts(log_initial, log_transition, *rows),
             (padded, lengths),
             num_rows,
-            max(num_rows, 1),
+            max(num_rows, FAST_CELLS // (longest * num_states**2), 1),
+            least=LEAST_ROWS,
         )
     return dataclasses.replace(expected, states=expected.states[:, :num_steps])
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesgen.data import filled_up
 from bayesgen.records import record, static
-from bayesgen.runtime import LATENT_CELLS, over_chunks, pad, padded_size, placed, shared_size
+from bayesgen.runtime import LATENT_CELLS, least_rows, over_chunks, pad, padded_size, placed, shared_size
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, namespace
@@ -304,6 +304,7 @@ class LatentDensity(RowDensity):
                 (values, observed),
                 num_rows,
                 max(int(LATENT_CELLS / per_row), 1),
+                least=least_rows(per_row),
             )
 
 

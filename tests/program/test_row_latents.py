@@ -131,15 +131,26 @@ def scores_of_effects(latents, effects):
     return (effects.reshape(-1, ROWS) - conditional) * np.sqrt(1 + (spread / ERROR) ** 2)
 
 
+NEW_ROWS = {name: values[:3] for name, values in DATA.items()}
+
+
+def tables_of_draws(fit):
+    """log p(x, y = k) of the new rows under each draw."""
+    return marginals(fit.parameters["mean"].reshape(-1, 2), fit.parameters["spread"].ravel(), NEW_ROWS)
+
+
+def test_the_latents_of_new_rows_are_integrated_out_under_each_draw(fitted):
+    close(fitted.log_joint(NEW_ROWS, at="draws"), tables_of_draws(fitted), atol=1e-5)
+    with pytest.raises(ModelError, match="GenerativeProgram has no discrete latents of its rows"):
+        fitted.local(NEW_ROWS, rule=bg.PlugIn())
+
+
+@pytest.mark.slow
 def test_averages_integrate_out_the_latents_of_new_rows(fitted):
-    rows = {name: values[:3] for name, values in DATA.items()}
-    answer = bg.predict(fitted, rows, rule=bg.BMA())
-    tables = marginals(fitted.parameters["mean"].reshape(-1, 2), fitted.parameters["spread"].ravel(), rows)
+    answer, tables = bg.predict(fitted, NEW_ROWS, rule=bg.BMA()), tables_of_draws(fitted)
     table = scipy.special.logsumexp(tables, axis=0) - np.log(len(tables))
     close(answer.probabilities, scipy.special.softmax(table, axis=1), atol=1e-5)
     close(answer.log_marginal, scipy.special.logsumexp(table, axis=1), atol=1e-5)
-    with pytest.raises(ModelError, match="GenerativeProgram has no discrete latents of its rows"):
-        fitted.local(rows, rule=bg.PlugIn())
 
 
 # --- several coordinates ------------------------------------------------------------------------------------------
@@ -214,10 +225,14 @@ def test_models_as_they_are_written_have_latents_of_rows(model, latent):
 
 def test_models_without_a_plate_have_latents_of_rows():
     program = bg.GenerativeProgram.from_model(without_plate, SIGMA, y=ESTIMATES)
+    assert program.local == ("theta",) and program.latents == ("mu",) and program.covariates == ("sigma",)
+
+
+@pytest.mark.slow
+def test_latents_of_rows_without_a_plate_are_integrated_out():
+    program = bg.GenerativeProgram.from_model(without_plate, SIGMA, y=ESTIMATES)
     expected = scipy.stats.norm(3.0, np.sqrt(4 + SIGMA**2)).logpdf(ESTIMATES)
-    found = program.log_joint({"mu": 3.0}, program.read(SIGMA, y=ESTIMATES)[0])[:, 0]
-    assert program.local == ("theta",)
-    close(found, expected, atol=1e-6)
+    close(program.log_joint({"mu": 3.0}, program.read(SIGMA, y=ESTIMATES)[0])[:, 0], expected, atol=1e-6)
 
 
 # --- funnels ------------------------------------------------------------------------------------------------------

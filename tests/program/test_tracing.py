@@ -60,12 +60,19 @@ def calls_by_row(n):
         numpyro.sample("calls", dist.ZeroInflatedPoisson(0.1, rate[y]))
 
 
+PROBABLE = {
+    heights: {"probs": 0.4, "mean": [168.0, 181.0]},
+    calls_by_row: {"probs": [0.3, 0.7], "rate": [3.0, 8.0]},
+}
+
+
 def every_answer(function, X, seed, in_full=False):
-    """What a fit of a program gives, and in full also its predictions and simulations, everything traced anew."""
+    """Densities of a program, and in full also a fit with its predictions and simulations, everything traced anew."""
     program = bg.GenerativeProgram(lambda n: function(n), classes=2)
-    fit = bg.fit(program, X, CODES, method=bg.MAP(num_starts=1))
-    answers = [*fit.parameters.values(), program.log_density(fit.parameters, X, CODES)]
+    answers = [program.log_density(PROBABLE[function], X, CODES)]
     if in_full:
+        fit = bg.fit(program, X, CODES, method=bg.MAP(num_starts=1))
+        answers += [*fit.parameters.values(), program.log_density(fit.parameters, X, CODES)]
         answers += [bg.predict(fit, X, rule=bg.PlugIn()).probabilities, *fit.simulate(7, seed=seed).values()]
     return answers
 
@@ -89,7 +96,7 @@ def at_once(*tasks):
 
 
 @pytest.mark.parametrize("repeats, in_full", [(1, False), pytest.param(4, True, marks=pytest.mark.slow)])
-def test_programs_that_are_fitted_at_once_do_not_mix(repeats, in_full):
+def test_programs_that_run_at_once_do_not_mix(repeats, in_full):
     tasks = [lambda: every_answer(heights, HEIGHTS, 1, in_full), lambda: every_answer(calls_by_row, CALLS, 2, in_full)]
     for _ in range(repeats):
         expected_answers = [alone(function, in_full) for function in (heights, calls_by_row)]

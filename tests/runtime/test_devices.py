@@ -116,7 +116,7 @@ TWO_DEVICES = """
     for device in ("gpu", "cpu", None, "gpu", "cpu"):
         seen.clear(), compiled.clear()
         fit = bg.fit(OWN, data, Y, method=bg.NUTS(num_warmup=50, num_samples=50), progress=False, device=device)
-        rules = (bg.BMA(), bg.ConditionalAverage(), bg.PlugIn())
+        rules = (bg.BMA(), bg.PlugIn())
         found = [bg.predict(fit, data, rule=rule, device=device) for rule in rules]
         expected = "gpu" if device == "gpu" else "cpu"
         assert set(seen) == {int(device == "gpu")}, (device, set(seen))

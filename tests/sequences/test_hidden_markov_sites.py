@@ -1,5 +1,6 @@
 """Programs of one's own with hidden Markov models: how their sites meet data, and both answers, by other means."""
 
+import dataclasses
 import itertools
 
 import jax.numpy as jnp
@@ -8,9 +9,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
+from prediction.draws import at_point
 from scipy.special import expit, logsumexp
 
 import bayesgen as bg
+from bayesgen.posteriors import Draws
 from bayesgen.sequences import HiddenMarkovLikelihood
 from bayesgen.statistics import RetainedRows
 
@@ -79,9 +82,16 @@ def posterior():
     return grid, np.exp(logs - logsumexp(logs)), tables
 
 
-@pytest.fixture(scope="module")
-def fitted(program):
-    return bg.fit(program, {"x": ROWS}, LABELS, method=bg.NUTS(num_samples=600, num_chains=2), progress=False)
+@pytest.fixture(scope="module", params=["quantiles", pytest.param("chains", marks=pytest.mark.slow)])
+def fitted(program, posterior, request):
+    """Draws of the posterior, by its quantiles in random order, or by NUTS."""
+    if request.param == "chains":
+        return bg.fit(program, {"x": ROWS}, LABELS, method=bg.NUTS(num_samples=600, num_chains=2), progress=False)
+    grid, weights, _ = posterior
+    shifts = np.interp((np.arange(400) + 0.5) / 400, weights.cumsum(), grid)
+    latents = {"shift": np.random.default_rng(0).permutation(shifts).reshape(2, 200)}
+    fit = at_point(program, {"shift": 0.0}, {"x": ROWS}, LABELS)
+    return dataclasses.replace(fit, posterior=Draws(fit.program, latents, latents, {}))
 
 
 @pytest.mark.slow
