@@ -66,7 +66,7 @@ class Hybrid(TrainingObjective):
     >>> import bayesgen as bg
     >>> X = [[1.0], [2.0], [4.5], [3.5], [7.0], [9.0], [1.5], [8.5]]
     >>> y = ["low", "low", "low", "high", "high", "high", None, None]
-    >>> fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=bg.MAP(objective=bg.Hybrid(1.0)))
+    >>> fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.MAP(objective=bg.Hybrid(1.0)))
     >>> sorted(fit.attributes["other_parameters"]) == sorted(fit.parameters)
     True
     """

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
+from prediction.draws import drawn
 
 import bayesgen as bg
 from bayesgen.averaging.left_out import assign_folds, cross_validated_scores
@@ -246,18 +247,25 @@ def test_evidences_of_other_missing_cells_are_not_comparable():
     assert bg.average(same).weights.shape == (2,)
 
 
-@pytest.fixture(scope="module")
-def sampled():
+CHAINS = pytest.param("chains", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["independent", CHAINS])
+def sampled(request):
     """Exact fit and draws of the same rows, a fourth of whose cells is missing; and new ones."""
     rng = np.random.default_rng(15)
     y = np.repeat(["u", "v"], [30, 40])
     X = {"a": rng.normal(size=70) + (y == "u"), "t": rng.random(70) < 0.3 + 0.4 * (y == "u")}
     X = {name: np.ma.array(cells, mask=rng.random(70) < 0.25) for name, cells in X.items()}
     exact = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
-    draws = bg.fit(bg.NaiveBayes(), X, y, method=bg.NUTS(num_samples=700), progress=False)
+    if request.param == "independent":
+        draws = drawn(exact, num_samples=700)
+    else:
+        draws = bg.fit(bg.NaiveBayes(), X, y, method=bg.NUTS(num_samples=700), progress=False)
     return exact, draws, {"a": [0.3, None, 2.0, None], "t": [None, True, False, None]}
 
 
+@pytest.mark.parametrize("sampled", [CHAINS], indirect=True)
 def test_draws_are_those_of_the_exact_posterior(sampled):
     exact, draws, _ = sampled
     for name, value in exact.posterior.parameter_draws(500, jax.random.key(0)).items():
