@@ -6,7 +6,16 @@ import pytest
 import scipy.sparse
 
 from bayesgen.runtime import chunking
-from bayesgen.runtime.chunking import chunks, even_chunks, in_batches, over_chunks, pad, padded_size, table_chunks
+from bayesgen.runtime.chunking import (
+    chunks,
+    even_chunks,
+    in_batches,
+    least_rows,
+    over_chunks,
+    pad,
+    padded_size,
+    table_chunks,
+)
 
 CUTS = {
     "chunks": lambda n: chunks(n, 7),
@@ -70,3 +79,7 @@ def test_a_function_sees_padded_chunks_and_its_result_does_not(num_rows, least, 
     np.testing.assert_array_equal(found["a"], rows["a"])
     assert shapes <= sizes
     assert jax.tree.structure(found) == jax.tree.structure({"sum": 0, "a": 0})
+
+
+def test_few_rows_are_compiled_for_as_many_as_stay_in_the_fast_cache():
+    assert [least_rows(cells) for cells in (0.0, 512.0, 1000.0, 1e9)] == [64, 64, 32, 8]
