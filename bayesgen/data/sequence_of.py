@@ -209,7 +209,7 @@ def _numbers(
             f"of numbers, or declare symbols, Schema(kinds={{{column!r}: 'sequence'}})."
         )
     values = steps.values if len(steps.values) else np.empty(0)
-    wording, kind_of_steps = Wording(steps.place, _as_steps), as_kind(kind.steps, column)
+    wording, kind_of_steps = Wording(steps.place, lambda kind: repr(SequenceOf(kind))), as_kind(kind.steps, column)
     numbers, observed, unknown = encode_numbers(
         values[:, None], [column], kind_of_steps, takes_unknown=takes_unknown, wording=wording
     )
@@ -220,7 +220,3 @@ def _numbers(
     mask[is_given] = True if observed is None else observed[:, 0]
     padded[is_given] = np.where(mask[is_given], np.asarray(numbers)[:, 0], 0.0)
     return padded, mask, sum(unknown.values())
-
-
-def _as_steps(kind: str) -> str:
-    return repr(SequenceOf(kind))

@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpy.random import Generator
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, gammaln, xlogy
+from scipy.special import betaincinv, gammaln, softmax, xlogy
 
 from bayesgen.data import CATEGORICAL, Categorical, Schema
 from bayesgen.errors import FitError, ModelError
@@ -40,7 +40,7 @@ from .hyperparameters import (
     check_mode,
     check_positive,
 )
-from .special import sample_dirichlet
+from .special import sample_log_gamma
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,10 @@ class DirichletTables:
         return {name: table / table.sum(-1, keepdims=True) for name, table in weights.items()}
 
     def sample(self, rng: Generator, shape: tuple[int, ...]) -> ParameterTables:
-        return {name: sample_dirichlet(rng, alpha, shape) for name, alpha in self.concentration.items()}
+        return {
+            name: softmax(sample_log_gamma(rng, alpha, (*shape, *alpha.shape)), axis=-1)
+            for name, alpha in self.concentration.items()
+        }
 
     def log_density(self, parameters: Mapping[str, Array]) -> float:
         total = 0.0

@@ -36,11 +36,6 @@ def sample_beta(rng: Generator, a: ArrayOrNumber, b: ArrayOrNumber, shape: tuple
     return scipy.special.expit(sample_log_gamma(rng, a, size) - sample_log_gamma(rng, b, size))
 
 
-def sample_dirichlet(rng: Generator, concentration: Float[Array, "*batch r"], shape: tuple[int, ...]) -> np.ndarray:
-    """Dirichlet draws of shape `shape` + that of the concentration, (..., r)."""
-    return scipy.special.softmax(sample_log_gamma(rng, concentration, (*shape, *concentration.shape)), axis=-1)
-
-
 def sample_gamma(rng: Generator, a: ArrayOrNumber, rate: ArrayOrNumber, shape: tuple[int, ...]) -> np.ndarray:
     """Gamma(a, rate) draws of shape `shape` + that of the parameters."""
     return rng.standard_gamma(a, (*shape, *np.broadcast_shapes(np.shape(a), np.shape(rate)))) / rate

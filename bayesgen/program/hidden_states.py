@@ -255,11 +255,9 @@ def _log_states(
     at_once: int,
 ) -> Float[Array, "draws K m S"]:
     classes = jnp.arange(len(row))[:, None]
-
-    def log_states_at(draw: Arrays) -> Float[Array, "K m S"]:
-        return jnp.log(_smoothed(program, draw, rows, site)[row, classes, step])
-
-    return jax.lax.map(log_states_at, latents, batch_size=at_once)
+    return jax.lax.map(
+        lambda draw: jnp.log(_smoothed(program, draw, rows, site)[row, classes, step]), latents, batch_size=at_once
+    )
 
 
 def _row_cells(program: Program, latents: Arrays, rows: Rows, site: str) -> int:

@@ -295,11 +295,14 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         num_features = ready.natural_parameters.shape[-1]
         numbers_per_row = program.num_cases * max(num_draws, num_features)  # of the tables, and of the features
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
-
-        def reduced_rows(part: Rows) -> Any:
-            return _reduce(program, reference, ready, squares, part, reduction=reduction)
-
-        reduced, sizes = over_chunks(reduced_rows, rows, rows.num_rows, chunk, least=LEAST_ROWS, each=mostly_in_threads)
+        reduced, sizes = over_chunks(
+            lambda part: _reduce(program, reference, ready, squares, part, reduction=reduction),
+            rows,
+            rows.num_rows,
+            chunk,
+            least=LEAST_ROWS,
+            each=mostly_in_threads,
+        )
     # up to this deviation, single precision has errors of about 1e-5, at worst 1e-4; NaN where it overflows
     far = np.flatnonzero(~(sizes <= 128.0))
     if reduction.precision == "float64" or not len(far):

@@ -366,11 +366,6 @@ def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str,
     return np.moveaxis(cells, range(len(batch_shape), cells.ndim), numbers.offset_dims)
 
 
-def _cholesky(matrices: np.ndarray) -> np.ndarray | None:
-    """The factors of matrices with positive eigenvalues, of which the lower triangle is read; None of others."""
-    return np.linalg.cholesky(matrices) if (np.linalg.eigvalsh(matrices) > 0).all() else None
-
-
 def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
     """The solutions of triangular systems; None of singular ones, and of unusual forms."""
     is_usual = parameters["left_side"] and not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
@@ -404,7 +399,8 @@ _RULES: Mapping[str, NumPyRule] = {
     "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
     "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
     "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
-    "cholesky": lambda values, p: _cholesky(values[0]),
+    # of matrices with positive eigenvalues, of which the lower triangle is read
+    "cholesky": lambda values, p: np.linalg.cholesky(values[0]) if (np.linalg.eigvalsh(values[0]) > 0).all() else None,
     "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
     "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
     "cumlogsumexp": _cumulative(np.logaddexp.accumulate),

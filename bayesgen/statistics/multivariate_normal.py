@@ -170,11 +170,10 @@ def _log_likelihood_jvp(
 ) -> tuple[Float[Array, " K *extra"], Float[Array, " K *extra"]]:
     loc, scale_tril, summary = primals
     value, expected = _expectation(loc, scale_tril, summary)
-
-    def expected_log_likelihood(at_loc: Float[Array, "..."], at_scale_tril: Float[Array, "..."]) -> Float[Array, "..."]:
-        return _complete_log_likelihood(at_loc - loc, at_scale_tril, expected)
-
-    return value, jax.jvp(expected_log_likelihood, (loc, scale_tril), tangents[:2])[1]
+    slope = jax.jvp(
+        lambda at_loc, factor: _complete_log_likelihood(at_loc - loc, factor, expected), (loc, scale_tril), tangents[:2]
+    )[1]
+    return value, slope
 
 
 def _complete_log_likelihood(
