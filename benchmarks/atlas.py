@@ -24,12 +24,13 @@ from queue import SimpleQueue
 
 import numpy as np
 import pandas as pd
-from bayesgen.prediction.scores import accuracy, brier_score, expected_calibration_error, log_score, mean_and_error
 
 import bayesgen as bg
 from bayesgen.data import read_table
 from bayesgen.errors import BayesgenWarning, without_warnings
+from bayesgen.evaluation.answers import mean_and_error
 from bayesgen.prediction import answer_of_sets, normalize
+from bayesgen.prediction.scorers import accuracy, brier_score, expected_calibration_error, row_log_scores
 from bayesgen.runtime import num_cores
 
 from . import keel, report
@@ -54,7 +55,7 @@ PAIRS = {
     ONE_STEP: (bg.Exact(), bg.BMA()),
 }
 SCORES = {
-    "log_score": log_score,
+    "log_score": lambda table, truth: row_log_scores(table, truth).mean(),
     "accuracy": accuracy,
     "brier": brier_score,
     "ece": expected_calibration_error,
