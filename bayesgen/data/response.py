@@ -301,11 +301,6 @@ _REAL: Final = np.dtype(np.float64)
 _USUAL: Final = (np.dtype(bool), np.dtype(np.int64), _REAL)
 
 
-def _program_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which programs compute with numbers of a dtype: whole numbers as they are, real ones in float64."""
-    return _REAL if dtype.kind == "f" else np.dtype(f"{dtype.kind}{dtype.itemsize}")
-
-
 @dataclass(frozen=True)
 class Covariate:
     """Shape and dtype of a covariate; by default one real number a row.
@@ -367,7 +362,10 @@ def covariate_values(name: str, cells: Shaped[np.ndarray, "..."]) -> Shaped[np.n
             f"Covariate {name!r} holds no numbers, but {cells.dtype}. Encode them as the program computes with them; "
             "names of groups, say, as 0, 1, 2 and so on."
         )
-    values, differs = _converted(cells, _program_dtype(cells.dtype))
+    # programs compute with whole numbers as they are, and with real ones in float64
+    values, differs = _converted(
+        cells, _REAL if cells.dtype.kind == "f" else np.dtype(f"{cells.dtype.kind}{cells.dtype.itemsize}")
+    )
     if values.dtype.kind == "f":
         _refuse_missing(name, np.isnan(values))
         differs = np.isinf(values)

@@ -56,7 +56,8 @@ class Rows:
     @property
     def cells_per_row(self) -> float:
         """The mean number of cells of a row; of stored ones, where rows are sparse."""
-        return sum(map(_num_cells, self.values.values())) / max(self.num_rows, 1)
+        num_cells = sum(cells.nnz if hasattr(cells, "tocsr") else cells.size for cells in self.values.values())
+        return num_cells / max(self.num_rows, 1)
 
     def take(self, places: slice | list[int] | Int[Array, " m"]) -> "Rows":
         """Some of the rows, by a slice, which copies no cells, or by positions."""
@@ -70,10 +71,6 @@ RowsLike: TypeAlias = Data | Table | Rows
 def _take(places: slice | list[int] | Int[Array, " m"], array: Array | csr_array) -> Array | csr_array:
     is_sparse = hasattr(array, "tocsr")
     return successive_rows(array, places) if is_sparse and isinstance(places, slice) else array[places]
-
-
-def _num_cells(values: Any) -> int:
-    return int(values.nnz if hasattr(values, "tocsr") else values.size)
 
 
 def joined_rows(parts: list[Rows]) -> Rows:

@@ -238,7 +238,12 @@ class BlockModel(ConcreteModel[Labelled]):
             values[name], mask = _encoded(schema, table, columns)
             if mask is not None:
                 if not family.traits.missing:
-                    refuse_missing_cells(mask, columns, _why_whole_rows(name, family))
+                    reason = (
+                        f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, "
+                        "which is not known where one of them is missing. Drop these rows, or model the columns one by "
+                        "one, as GammaPoisson() does."
+                    )
+                    refuse_missing_cells(mask, columns, reason)
                 observed[name] = mask
         # no covariates: parameters depend on none, and densities of rows compute totals from the cells
         return Rows(values, observed)
@@ -430,12 +435,4 @@ def refuse_components(model: Model) -> NoReturn:
     raise ModelError(
         f"A Mixture needs classes to be its components, and {type(model).__name__} has none. Give it a classifier of "
         "these columns, such as GaussianDiscriminant()."
-    )
-
-
-def _why_whole_rows(name: str, family: Family) -> str:
-    """Why rows of a block with missing cells are refused, and what to do."""
-    return (
-        f"Block {name!r} ({type(family).__name__}) models the cells of a row as parts of one total, which is not known "
-        "where one of them is missing. Drop these rows, or model the columns one by one, as GammaPoisson() does."
     )
