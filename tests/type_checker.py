@@ -17,8 +17,8 @@ PACKAGE = pathlib.Path(errors.__file__).parent
 DOORS = ("__init__", "program", "introspected")  # users call the methods of the latter two
 INNER = [path.stem for path in (PACKAGE / "generative").glob("*.py") if path.stem not in DOORS]
 
-# These modules, and those inside them, are checked. Not so that of `GenerativeProgram`: users call its methods, and
-# what they refuse by themselves is tested.
+# These modules, and those inside them, are checked. Not so those of `GenerativeProgram` and of `predict`: users call
+# them, and what they refuse by themselves is tested.
 CHECKED = [
     "bayesgen.records",
     *(f"bayesgen.runtime.{name}" for name in ("chunking", "compilation", "progress", "threads")),
@@ -31,7 +31,7 @@ CHECKED = [
     *(f"bayesgen.generative.{name}" for name in INNER),
     *(f"bayesgen.sequences.dirichlet_{name}" for name in ("grammar", "hidden_markov", "markov")),
     "bayesgen.posteriors",
-    *(f"bayesgen.prediction.{name}" for name in ("answers", "predicting")),
+    "bayesgen.prediction.answers",
     *(f"bayesgen.averaging.{name}" for name in ("comparable", "fit", "left_out")),
     *(f"bayesgen.concepts.{name}" for name in ("hypothesis_classes", "prior")),
 ]
