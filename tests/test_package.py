@@ -212,15 +212,19 @@ def test_imports_run_downward(order):
     assert {other for module in GROUND for other in imports_of(module)} <= GROUND
 
 
+@functools.cache
 def words_of(path):
     """The identifiers and texts of a module, without its docstrings."""
-    tree = ast.parse(path.read_text())
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    words = set()
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.value
+            words.add(node.value)
         elif isinstance(node, ast.Name | ast.Attribute | ast.alias | ast.FunctionDef | ast.ClassDef | ast.arg):
-            yield getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None) or node.arg
+            name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+            words.add(name or node.arg)
+    return words
 
 
 def test_wings_stand_above_the_core_and_are_those_of_the_package():

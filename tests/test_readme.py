@@ -1,6 +1,7 @@
 """The README's Python examples run as they stand."""
 
 import doctest
+import fnmatch
 import functools
 import pathlib
 import re
@@ -57,13 +58,19 @@ def test_tables_have_no_gaps():
     assert begins and all(set(lines[index + 1]) <= set("|- ") for index in begins)
 
 
+@functools.cache
+def checkout_files():
+    """Paths from its root, each after a slash."""
+    return [f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.*")]
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "tests/README.md"])
 def test_pages_for_contributors_name_files_that_exist(page):
     """Named by the end of their path; a star stands for any part of a name."""
     named = set(re.findall(r"[\w/*.]*\w\.(?:py|json|toml|yml|md)\b", (ROOT / page).read_text("utf-8")))
     assert len(named) > 5
     patterns = {name: name.removeprefix("../").lstrip("/") for name in named}
-    assert [name for name, pattern in patterns.items() if not next(ROOT.rglob(pattern), None)] == []
+    assert [name for name, pattern in patterns.items() if not fnmatch.filter(checkout_files(), f"*/{pattern}")] == []
 
 
 def test_one_process_says_red_and_the_average_says_blue():
