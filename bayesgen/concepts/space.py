@@ -162,8 +162,8 @@ class HypothesisSpace:
         extensions: (H, D) booleans, or zeros and ones, dense or scipy.sparse: whether a hypothesis has a member of the
             domain. Each hypothesis has at least one.
         domain: (D,) the members, all different and hashable.
-        prior: (H,) positive weights, or a function(sizes, **hyperparameters) that JAX can trace and that returns the
-            logarithms of the weights. Use a function of a module, because each new function is compiled again.
+        prior: (H,) positive weights, or a function, `f(sizes, **hyperparameters)`, that JAX can trace and that returns
+            the logarithms of the weights. Use a function of a module, because each new function is compiled again.
         normalize: False to refuse weights that do not sum to 1.
         ranges: name -> (low, high) for hyperparameters that must be between two bounds.
         hyperparameters: arguments of the function: numbers, or NumPyro distributions of a number.

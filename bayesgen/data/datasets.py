@@ -172,21 +172,22 @@ def load_dataset(
 ) -> Dataset:
     """A data set of scikit-learn by name, or a table from a file.
 
-    source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), "diabetes" (whose
-        target is a number), or the path of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet file
-        where pyarrow is installed.
-    target: the column that holds the classes, or the numbers to predict; None means the last one.
-    missing: texts that mark a cell of a file as missing, such as "?", besides an empty cell. A number is marked by
-        every text of it. A warning names texts that no cell is.
-    texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros, "true",
-        "NA", blanks. Only an empty cell and `missing` mark a missing one.
-    kinds: column -> its kind, such as "categorical" where digits are codes, "real" where numbers have leading zeros,
-        "count", "binary" or "sequence". Texts of a column declared categorical are not read as numbers.
-    label_kind: the kind of the target: "real" for numbers, "categorical" for texts that are not read as numbers.
-    words_are_values: whether NA, N/A, NaN, nan, NULL, null, None and the like are values of the columns of a CSV or TSV
-        file. They are missing cells by default, and a warning counts them.
-    separator: what separates the cells of a CSV or TSV file; by default a comma, or a tab in a TSV file.
-    decimal: "." or ",": what stands before the decimals of its numbers.
+    Args:
+        source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), "diabetes" (whose
+            target is a number), or the path of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet
+            file where pyarrow is installed.
+        target: the column that holds the classes, or the numbers to predict; None means the last one.
+        missing: texts that mark a cell of a file as missing, such as "?", besides an empty cell. A number is marked by
+            every text of it. A warning names texts that no cell is.
+        texts: columns of a CSV or TSV file whose cells stay as they are written: digits with their leading zeros,
+            "true", "NA", blanks. Only an empty cell and `missing` mark a missing one.
+        kinds: column -> its kind, such as "categorical" where digits are codes, "real" where numbers have leading
+            zeros, "count", "binary" or "sequence". Texts of a column declared categorical are not read as numbers.
+        label_kind: the kind of the target: "real" for numbers, "categorical" for texts that are not read as numbers.
+        words_are_values: whether NA, N/A, NaN, nan, NULL, null, None and the like are values of the columns of a CSV or
+            TSV file. They are missing cells by default, and a warning counts them.
+        separator: what separates the cells of a CSV or TSV file; by default a comma, or a tab in a TSV file.
+        decimal: "." or ",": what stands before the decimals of its numbers.
 
     Cells of CSV and TSV files are read without the blanks around them. A column whose cells are all numbers is real, of
     true and false binary, of texts categorical. Numbers with leading zeros, such as 0071, are codes: their column is

@@ -45,28 +45,31 @@ ONE_COMPONENT = (0,)  # the classes of a mixture of one component, whose rows ha
 class Schema:
     """Columns, kinds, categories and classes of a data set. `resolve` infers from data what is not stated.
 
-    kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come from
-        the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers. In a
-        resolved schema they are objects with such a `name`.
-    categories: column -> all possible values, in order; for sequences of symbols, their alphabet. By default the values
-        that the dtype declares (a pandas Categorical, a polars Enum), else the sorted values of the training data. A
-        polars Categorical and an Arrow dictionary declare none.
-    classes: the labels, in order, at least two. A declared class may have no rows. By default the values that the dtype
-        of the labels declares, else the sorted labels. Labels that look like a quantity give a warning: numbers that
-        are not all whole, or more than ten different numbers that are more than half as many as the rows.
-    columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
-    sparse: whether the training data were a sparse matrix, whose counts are one multinomial block.
-    mean, variance: (D,), of the columns in the order of `columns`; NaN for categorical columns, and the variance also
-        for columns without observed cells. None until a fit fills them in. Default priors are computed from them, so
-        that a fit with the schema of another fit has the same default prior. Equality of schemas ignores them.
-    unknown: how to treat values that are neither in the training data nor declared, of categorical and binary columns
-        and of symbols: "error" refuses them by name, "missing" takes the cell or the time step as missing, with one
-        `UnknownValuesWarning` that counts such cells.
-    response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
-    covariates: shapes and dtypes of the columns that a program uses and does not model.
-    ranges: column -> the lowest and the highest value of covariates that a program uses as indexes of tables whose
-        sizes it does not show. Training rows widen declared ranges; values of new rows outside them are refused.
-        Equality of schemas ignores them.
+    Args:
+        kinds: column -> "real" | "binary" | "categorical" | "count" | `Binned(...)`, bins of numbers, whose edges come
+            from the data where they are not stated | `SequenceOf(...)`, or "sequence", sequences of symbols or numbers.
+            In a resolved schema they are objects with such a `name`.
+        categories: column -> all possible values, in order; for sequences of symbols, their alphabet. By default the
+            values that the dtype declares (a pandas Categorical, a polars Enum), else the sorted values of the training
+            data. A polars Categorical and an Arrow dictionary declare none.
+        classes: the labels, in order, at least two. A declared class may have no rows. By default the values that the
+            dtype of the labels declares, else the sorted labels. Labels that look like a quantity give a warning:
+            numbers that are not all whole, or more than ten different numbers that are more than half as many as the
+            rows.
+        columns, named: the column names in order, and whether they are the user's or positions ("x0", ...).
+        sparse: whether the training data were a sparse matrix, whose counts are one multinomial block.
+        mean, variance: (D,), of the columns in the order of `columns`; NaN for categorical columns, and the variance
+            also for columns without observed cells. None until a fit fills them in. Default priors are computed from
+            them, so that a fit with the schema of another fit has the same default prior. Equality of schemas ignores
+            them.
+        unknown: how to treat values that are neither in the training data nor declared, of categorical and binary
+            columns and of symbols: "error" refuses them by name, "missing" takes the cell or the time step as missing,
+            with one `UnknownValuesWarning` that counts such cells.
+        response: the name, mean and variance of a continuous label, the y of a regression; None where there is none.
+        covariates: shapes and dtypes of the columns that a program uses and does not model.
+        ranges: column -> the lowest and the highest value of covariates that a program uses as indexes of tables whose
+            sizes it does not show. Training rows widen declared ranges; values of new rows outside them are refused.
+            Equality of schemas ignores them.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """

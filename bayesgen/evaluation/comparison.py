@@ -228,12 +228,14 @@ def compare(
 ) -> Comparison:
     """Fit every model by every method, predict by every rule, and score the predictions on the same test rows.
 
-    models: one model, several in a list, or a mapping name -> model.
-    X, y, schema, seed, progress: as `fit` takes them. X_test, y_test: rows and labels to score on: classes, or numbers
-        for models of a continuous label. Models of rows without labels (mixtures, programs with label=None) take y=None
-        and y_test=None, and are scored by the density of the test rows.
-    methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"),
-        Exact + BMA and NUTS + BMA. A method of several pairs is fitted once.
+    Args:
+        models: one model, several in a list, or a mapping name -> model.
+        X, y, schema, seed, progress: as `fit` takes them.
+        X_test, y_test: rows and labels to score on: classes, or
+            numbers for models of a continuous label. Models of rows without labels (mixtures, programs with label=None)
+            take y=None and y_test=None, and are scored by the density of the test rows.
+        methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"), Exact + BMA and
+            NUTS + BMA. A method of several pairs is fitted once.
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
     every pair is refused, the first refusal is raised. Raises DataError where

@@ -263,7 +263,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
                 of sequences, `{block}_length`.
 
         Returns:
-            A pandas frame like the data, with the label as a further column, of models of columns: "y", or "y_" where
+            A pandas frame like the data, with the label as a further column, of models of columns: `y`, or `y_` where
             a column of the data is called so. A mapping of
             programs of one's own, and where columns are sequences or given and not generated: attribute sites,
             covariates and labels by name. The sites of a built-in model are its blocks, with categories as

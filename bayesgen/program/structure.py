@@ -401,7 +401,7 @@ class Program(abc.ABC):
         return {name: jnp.asarray(np.ones((size, *c.row_shape), c.dtype)) for name, c in self.structure.covariates}
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
-        """log |d parameters / d sites|: 0 unless a site has other coordinates than its parameter."""
+        """Log determinant of d parameters / d sites: 0 unless a site has other coordinates than its parameter."""
         total = jnp.zeros(())
         for site, (_, transform) in self.coordinates.items():
             value = latents[site]

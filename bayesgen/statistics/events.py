@@ -115,7 +115,7 @@ class SequenceDistribution(dist.Distribution):
         raise NotImplementedError(f"{type(self).__name__} has no density of sequences of which steps are missing.")
 
     def cut(self, steps: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-        """Time steps (..., T, *step) of this batch with padding past the lengths, where these are given."""
+        """Time steps of this batch with padding past the lengths, where these are given."""
         if self.lengths is None:
             return steps
         inside = jnp.arange(self.steps_to_sample) < jnp.asarray(self.lengths)[..., None]

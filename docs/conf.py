@@ -1,0 +1,56 @@
+"""How Sphinx builds the site: `.ci/docs`, or `sphinx-build -W docs docs/_build`."""
+
+import urllib.request
+
+from sphinx.util import logging
+
+import bayesgen
+
+project = "bayesgen"
+author = "the bayesgen authors"
+version = release = bayesgen.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+
+html_theme = "sphinx_book_theme"
+html_title = "bayesgen"
+html_theme_options = {"show_toc_level": 2}
+
+# Links such as page.md#a-heading, as code hosts make them from headings.
+myst_heading_anchors = 3
+# Code in plain fences is run by tests/pages.py; a page with cells of MyST-NB (its figures are not texts) is run here.
+nb_execution_mode = "auto"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the signatures show them; shapes of arrays are explained there
+autodoc_member_order = "bysource"
+default_role = "py:obj"  # names in backticks in docstrings
+
+INVENTORIES = {
+    "numpyro": "https://num.pyro.ai/en/stable/",
+    "arviz": "https://python.arviz.org/projects/base/en/latest/",
+    "sklearn": "https://scikit-learn.org/stable/",
+}
+
+
+def answers(address: str) -> bool:
+    """Whether an inventory can be read: without a network, the site is built without links to other sites."""
+    try:
+        with urllib.request.urlopen(f"{address}objects.inv", timeout=5):
+            return True
+    except OSError:
+        logging.getLogger(__name__).info("no links to %s: it does not answer", address)
+        return False
+
+
+intersphinx_mapping = {name: (address, None) for name, address in INVENTORIES.items() if answers(address)}
