@@ -1,7 +1,12 @@
 """How Sphinx builds the site: `.ci/docs`, or `sphinx-build -W docs docs/_build`."""
 
 import urllib.request
+from typing import Any
 
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.roles import XRefRole
 from sphinx.util import logging
 
 import bayesgen
@@ -34,7 +39,8 @@ nb_execution_raise_on_error = True
 autosummary_generate = True
 autodoc_typehints = "none"  # the signatures show them; shapes of arrays are explained there
 autodoc_member_order = "bysource"
-default_role = "py:obj"  # names in backticks in docstrings
+napoleon_attr_annotations = False  # axes such as "*K" in annotations are no emphasis
+default_role = "name"  # what docstrings have in single backticks
 
 INVENTORIES = {
     "numpyro": "https://num.pyro.ai/en/stable/",
@@ -54,3 +60,21 @@ def answers(address: str) -> bool:
 
 
 intersphinx_mapping = {name: (address, None) for name, address in INVENTORIES.items() if answers(address)}
+
+
+def name_role(role: str, rawtext: str, text: str, *arguments: Any, **options: Any) -> tuple[list, list]:
+    """A link to a public name of bayesgen; other code as it is."""
+    if text.removesuffix("()").split(".")[0] in bayesgen.__all__:
+        return XRefRole()("py:obj", rawtext, text, *arguments, **options)
+    return [nodes.literal(rawtext, text)], []
+
+
+def whole_docstring(docstring: GoogleDocstring) -> tuple[str, list[str]]:
+    """No type, and all lines: the docstring of a property begins with a sentence, even if that has a colon."""
+    lines = docstring._dedent(docstring._consume_to_end())
+    return "", GoogleDocstring(lines, docstring._config).lines()
+
+
+def setup(app: Sphinx) -> None:
+    app.add_role("name", name_role)
+    GoogleDocstring._consume_inline_attribute = whole_docstring

@@ -3,6 +3,7 @@
 A page is one session, as a notebook is: its blocks run in order and share their names. The output of a block is what it
 prints, then its warnings, then the error that ends it, each as "Name: message". A ```bash block is run where a ```text
 block follows it. Words must be equal; numbers may differ by one in their last decimal, and times ("0.4 s") by anything.
+Numbers of a sampler, which other machines draw otherwise, stand in a block ```text roughly: to a factor of two.
 
 `python tests/pages.py` checks README.md and the pages of docs/, or the pages that it is given. With `--write` it writes
 the outputs that differ into the pages.
@@ -22,18 +23,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n?^```text\n(.*?)^```\n)?", flags=re.S | re.M)
+BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n?^```text( roughly)?\n(.*?)^```\n)?", flags=re.S | re.M)
 TIME = re.compile(r"[\d.,]+(?= ?(?:s|ms|seconds?|minutes?)\b)")
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?(?!\w)")
 WIDTH = 110
 
 
 class Block(NamedTuple):
-    """The code of a block, the output below it, its line, and where both are in the text of the page."""
+    """The code of a block, the output below it, its line, and where both are in the text of the page.
+
+    Numbers of the output are those of a sampler where it `is_rough`.
+    """
 
     language: str
     code: str
     output: str
+    is_rough: bool
     line: int
     span: tuple[int, int]
 
@@ -45,9 +50,9 @@ class OutputError(AssertionError):
 def blocks_of_page(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(match[1], match[2], match[3] or "", text[: match.start()].count("\n") + 1, match.span())
+        Block(match[1], match[2], match[4] or "", bool(match[3]), text[: match.start()].count("\n") + 1, match.span())
         for match in BLOCK.finditer(text)
-        if match[1] == "python" or match[3] is not None
+        if match[1] == "python" or match[4] is not None
     ]
 
 
@@ -64,14 +69,14 @@ def run_page(page: Path, write: bool = False) -> dict[str, Any]:
     differing: list[tuple[Block, str]] = []
     for block in blocks_of_page(page):
         output, error = run_bash(block.code) if block.language == "bash" else run_python(block, page, names)
-        if agree(block.output, output):
+        if agree(block.output, output, block.is_rough):
             continue
         if not write:
             where = f"{page.relative_to(ROOT)}, line {block.line}"
             raise OutputError(f"{where}, says\n{block.output}\nand the code gives\n{output}") from error
         differing.append((block, output))
     for block, output in reversed(differing):
-        below = f"\n```text\n{output}```\n" if output else ""
+        below = f"\n```text{' roughly' * block.is_rough}\n{output}```\n" if output else ""
         text = text[: block.span[0]] + f"```{block.language}\n{block.code}```\n{below}" + text[block.span[1] :]
     if differing:
         page.write_text(text, encoding="utf-8")
@@ -109,17 +114,21 @@ def run_bash(code: str) -> tuple[str, Exception | None]:
     return "".join(f"{line}\n" for line in lines), None
 
 
-def agree(expected: str, output: str) -> bool:
+def agree(expected: str, output: str, is_rough: bool) -> bool:
     """Whether two outputs say the same, but for spaces, times, and the last decimals of numbers."""
     first, second = (TIME.sub("0", " ".join(text.split())) for text in (expected, output))
     if [words.strip() for words in NUMBER.split(first)] != [words.strip() for words in NUMBER.split(second)]:
         return False
-    return all(are_near(*pair) for pair in zip(NUMBER.findall(first), NUMBER.findall(second), strict=True))
+    pairs = zip(NUMBER.findall(first), NUMBER.findall(second), strict=True)
+    return all(are_near(*pair, is_rough) for pair in pairs)
 
 
-def are_near(first: str, second: str) -> bool:
+def are_near(first: str, second: str, is_rough: bool) -> bool:
     if first == second:
         return True
+    if is_rough:
+        low, high = sorted(abs(as_number(text)) for text in (first, second))
+        return high <= 2 * low
     last = max(last_place(first), last_place(second))
     return last < 1 and abs(as_number(first) - as_number(second)) < 1.01 * last
 

@@ -263,13 +263,12 @@ class Fit(TrainedProgram, Generic[Labelled]):
                 of sequences, `{block}_length`.
 
         Returns:
-            A pandas frame like the data, with the label as a further column, of models of columns: `y`, or `y_` where
-            a column of the data is called so. A mapping of
-            programs of one's own, and where columns are sequences or given and not generated: attribute sites,
-            covariates and labels by name. The sites of a built-in model are its blocks, with categories as
-            codes. Sequences are padded, (n, T) or (n, T, columns); a column of symbols is an array of codes,
-            `bayesgen.data.CodedSequences`, and `fit.schema.decode(column, codes)` turns them into strings.
-            `bayesgen.predict` takes all of these.
+            For models of columns a pandas frame like the data, with the label as a further column, `y`, or `y_` where
+            a column of the data is called so. For programs of one's own, and where columns are sequences or given and
+            not generated, a mapping with attribute sites, covariates and labels by name. The sites of a built-in model
+            are its blocks, with categories as codes. Sequences are padded, (n, T) or (n, T, columns); a column of
+            symbols is an array of codes, `bayesgen.data.CodedSequences`, and `fit.schema.decode(column, codes)` turns
+            them into strings. `bayesgen.predict` takes all of these.
 
         >>> import bayesgen as bg
         >>> X = {"windy": [True, True, False, False], "sky": ["grey", "grey", "blue", "grey"]}

@@ -20,6 +20,7 @@ from numpyro.infer.util import log_density
 from program.programs import mixed
 from program.programs import program as data_free
 
+import bayesgen
 from bayesgen import MAP, NUTS, GenerativeProgram, NaiveBayes, PlugIn, fit, predict
 from bayesgen.errors import DataError, ModelError
 from bayesgen.generative.model_arguments import RowsArgument
@@ -523,12 +524,12 @@ def test_predictions_without_a_label_ask_for_it():
         program.log_joint(some_latents(program), program.read(X)[0])
 
 
-DOCUMENT = pathlib.Path(__file__).parents[2].joinpath("MODELS.md").read_text(encoding="utf-8")
+DOCUMENT = pathlib.Path(__file__).parents[2].joinpath("docs/guides/numpyro-models.md").read_text(encoding="utf-8")
 
 
 def test_the_series_of_the_document_is_one_row():
-    names = {}
-    exec(DOCUMENT.split("```python\n")[1].split("```")[0].replace("NUTS()", "MAP()"), names)
+    names = {"bg": bayesgen, "dist": dist, "np": np, "numpyro": numpyro}
+    exec(DOCUMENT.split("```python\n")[-1].split("```")[0], names)
     assert names["fit"].parameters["step"] == pytest.approx(np.diff(names["series"], prepend=0).std(), rel=0.2)
 
 

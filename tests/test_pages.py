@@ -1,0 +1,113 @@
+"""The pages of the site: their code gives the output below it; their tables say what the package has."""
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import numpyro.distributions as dist
+import pages
+import pytest
+
+import bayesgen
+from bayesgen.families import Family
+from bayesgen.program import Recipe
+from bayesgen.statistics.base import _TABLE
+
+DOCS = pages.ROOT / "docs"
+SITE = [page for page in pages.pages() if DOCS in page.parents]
+QUICK = DOCS / "two-answers.md"  # the idea of the library is checked always
+every_page = [pytest.param(p, marks=[pytest.mark.slow] * (p != QUICK), id=str(p.relative_to(DOCS))) for p in SITE]
+
+
+@pytest.mark.filterwarnings("default")  # which are part of the output
+@pytest.mark.parametrize("page", every_page)
+def test_each_block_gives_the_output_below_it(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pages.run_page(page)
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "agrees"),
+    [
+        ("a  0.12\n", "a 0.13", True),
+        ("a 0.12", "a 0.14", False),
+        ("a 12 rows", "a 13 rows", False),
+        ("1.5e-07", "1.6e-07", True),
+        ("took 0.4 s", "took 12 s", True),
+        ("took 4 rows", "took 12 rows", False),
+        ("Error: x1", "Error: x2", False),
+    ],
+)
+def test_outputs_agree_up_to_the_last_decimal(expected, output, agrees):
+    assert pages.agree(expected, output, is_rough=False) is agrees
+
+
+def test_rough_outputs_agree_to_a_factor_of_two():
+    assert pages.agree("3 of 1,000", "5 of 1,600", is_rough=True)
+    assert not pages.agree("3 of 1,000", "7 of 1,000", is_rough=True)
+
+
+def test_a_page_whose_output_differs_is_refused_and_written_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page\n\n```python\nx = 2\nprint(x)\n```\n\n```text\n3\n```\n\n```python\n1 / 0\n```\n\nThe end.\n"
+    )
+    with pytest.raises(pages.OutputError, match=r"page\.md, line 3, says\n3\n\nand the code gives\n2"):
+        pages.run_page(page)
+    assert pages.run_page(page, write=True)["x"] == 2
+    text = page.read_text()
+    assert "```text\n2\n```" in text and "```text\nZeroDivisionError: division by zero\n```\n\nThe end." in text
+    pages.run_page(page)
+
+
+def names_in_code(page: Path) -> set[str]:
+    return set(re.findall(r"\b[A-Za-z]\w*", " ".join(re.findall(r"`([^`\n]+)`", page.read_text("utf-8")))))
+
+
+def public(kind: type) -> set[str]:
+    names = [name for name in bayesgen.__all__ if name not in ("Family", "BlockModel")]
+    objects = {name: getattr(bayesgen, name) for name in names}
+    return {name for name, value in objects.items() if inspect.isclass(value) and issubclass(value, kind)}
+
+
+def test_all_families_and_models_are_in_the_table_of_processes():
+    named = names_in_code(DOCS / "processes.md")
+    assert public(Family) | {name for name in public(Recipe) if name != "AverageModel"} <= named
+    assert {name for name in named if name[0].isupper() and len(name) > 3 and name in dir(bayesgen)}
+
+
+def test_the_distributions_that_programs_sum_are_listed():
+    """Those that users write: NumPyro's `Categorical` is two classes, CategoricalProbs and CategoricalLogits."""
+    listed = set(re.findall(r"\w+", (DOCS / "processes.md").read_text("utf-8").partition("## Distributions")[2]))
+    kinds = [kind for kind in _TABLE if hasattr(dist, kind.__name__) or kind.__name__ in bayesgen.__all__]
+    assert {re.sub("(Logits|Probs)$", "", kind.__name__) for kind in kinds} <= listed
+
+
+def test_every_public_name_is_in_the_interface():
+    listed = re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text("utf-8"), flags=re.M)
+    assert len(listed) == len(set(listed))
+    assert set(bayesgen.__all__) - {"__version__"} == {name for name in listed if hasattr(bayesgen, name)}
+
+
+def test_links_between_pages_lead_to_pages():
+    for page in [pages.ROOT / "README.md", *DOCS.rglob("*.md")]:
+        if "_build" in page.parts:
+            continue
+        targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
+        assert [target for target in targets if not (page.parent / target).exists()] == [], page
+
+
+def test_every_page_is_in_the_table_of_contents():
+    index = (DOCS / "index.md").read_text("utf-8")
+    listed = {
+        name for block in re.findall(r"^```{toctree}(.*?)^```", index, flags=re.S | re.M) for name in block.split()
+    }
+    written = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md") if "_build" not in page.parts}
+    assert written - {"index"} <= listed
+
+
+def test_groups_of_dependencies_are_the_extras():
+    settings = tomllib.loads((pages.ROOT / "pyproject.toml").read_text("utf-8"))
+    assert settings["dependency-groups"] == settings["project"]["optional-dependencies"]
