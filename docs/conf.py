@@ -27,7 +27,9 @@ templates_path = ["_templates"]
 
 html_theme = "sphinx_book_theme"
 html_title = "bayesgen"
-html_theme_options = {"show_toc_level": 2}
+html_theme_options = {"show_toc_level": 2, "navbar_persistent": []}  # its search is in the side bar
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 # Links such as page.md#a-heading, as code hosts make them from headings.
 myst_heading_anchors = 3
