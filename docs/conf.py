@@ -27,13 +27,13 @@ templates_path = ["_templates"]
 
 html_theme = "sphinx_book_theme"
 html_title = "bayesgen"
-html_theme_options = {"show_toc_level": 2, "navbar_persistent": []}  # its search is in the side bar
+html_theme_options = {"show_toc_level": 2, "navbar_persistent": []}  # no second search
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 # Links such as page.md#a-heading, as code hosts make them from headings.
 myst_heading_anchors = 3
-# Code in plain fences is run by tests/pages.py; a page with cells of MyST-NB (its figures are not texts) is run here.
+# Code in plain fences is run by tests/pages.py. A page with cells of MyST-NB is run here.
 nb_execution_mode = "auto"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
@@ -52,7 +52,7 @@ INVENTORIES = {
 
 
 def answers(address: str) -> bool:
-    """Whether an inventory can be read: without a network, the site is built without links to other sites."""
+    """If an inventory can be read: without a network, there are no links to other sites."""
     try:
         with urllib.request.urlopen(f"{address}objects.inv", timeout=5):
             return True
@@ -61,10 +61,14 @@ def answers(address: str) -> bool:
         return False
 
 
-intersphinx_mapping = {name: (address, None) for name, address in INVENTORIES.items() if answers(address)}
+intersphinx_mapping = {
+    name: (address, None) for name, address in INVENTORIES.items() if answers(address)
+}
 
 
-def name_role(role: str, rawtext: str, text: str, *arguments: Any, **options: Any) -> tuple[list, list]:
+def name_role(
+    role: str, rawtext: str, text: str, *arguments: Any, **options: Any
+) -> tuple[list, list]:
     """A link to a public name of bayesgen; other code as it is."""
     if text.removesuffix("()").split(".")[0] in bayesgen.__all__:
         return XRefRole()("py:obj", rawtext, text, *arguments, **options)
@@ -72,7 +76,7 @@ def name_role(role: str, rawtext: str, text: str, *arguments: Any, **options: An
 
 
 def whole_docstring(docstring: GoogleDocstring) -> tuple[str, list[str]]:
-    """No type, and all lines: the docstring of a property begins with a sentence, even if that has a colon."""
+    """No type, and all lines: docstrings of properties are sentences, perhaps with a colon."""
     lines = docstring._dedent(docstring._consume_to_end())
     return "", GoogleDocstring(lines, docstring._config).lines()
 
