@@ -41,6 +41,7 @@ nb_execution_raise_on_error = True
 autosummary_generate = True
 autodoc_typehints = "none"  # the signatures show them; shapes of arrays are explained there
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 napoleon_attr_annotations = False  # axes such as "*K" in annotations are no emphasis
 default_role = "name"  # what docstrings have in single backticks
 
@@ -76,7 +77,7 @@ def name_role(
 
 
 def whole_docstring(docstring: GoogleDocstring) -> tuple[str, list[str]]:
-    """No type, and all lines: docstrings of properties are sentences, perhaps with a colon."""
+    """No type, and all lines: docstrings of properties are sentences, some with a colon."""
     lines = docstring._dedent(docstring._consume_to_end())
     return "", GoogleDocstring(lines, docstring._config).lines()
 

@@ -1,16 +1,23 @@
 """The pages of the site: their code gives the output below it; their tables say what the package has."""
 
+import contextlib
+import functools
 import inspect
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pages
 import pytest
+from sklearn.preprocessing import PolynomialFeatures
 
 import bayesgen
-from bayesgen.families import Family
+from bayesgen.data import BINARY, CATEGORICAL, COUNT, REAL
+from bayesgen.families import Family, default_family
 from bayesgen.program import Recipe
 from bayesgen.statistics.base import _TABLE
 
@@ -77,6 +84,65 @@ def test_all_families_and_models_are_in_the_table_of_processes():
     assert public(Family) | {name for name in public(Recipe) if name != "AverageModel"} <= named
     classes = {name for name in named if re.match("[A-Z]+[a-z]+[A-Z]", name)}
     assert classes - set(dir(bayesgen)) == {"PolynomialFeatures"}
+
+
+def rows_of_table(heading: str) -> list[list[str]]:
+    """The cells of the first table of `processes.md` below a heading, without its first two lines."""
+    below = (DOCS / "processes.md").read_text("utf-8").partition(f"# {heading}")[2]
+    lines = re.search(r"(^\|.*\n)+", below, flags=re.M)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_default_families_are_those_of_the_table():
+    defaults = {
+        row[3]: row[0].strip("`")
+        for row in rows_of_table("Families")
+        if row[3] in ("binary", "categorical", "count", "real")
+    }
+    kinds = (BINARY, CATEGORICAL, COUNT, REAL)
+    assert defaults == {kind.name: type(default_family(kind, False)).__name__ for kind in kinds}
+
+
+NUMBERS = np.random.default_rng(0).normal(size=(12, 3))
+CLASSES = ["a", "b"] * 6
+WORDS = {"word": ["(())", "()", "((()))", "()"] * 3}
+
+
+def one_normal(n):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(mean, 1.0))
+
+
+def data_of_row(code: str) -> tuple[Any, Any]:
+    """Data that a model of the table takes."""
+    if code.startswith("Concept"):
+        return [16, 8], None
+    if code.startswith("GenerativeProgram"):
+        return {"x": NUMBERS[:, 0]}, None
+    if "Regression" in code:
+        return NUMBERS[:, :2], NUMBERS[:, 2]
+    if code.startswith(("Mixture", "Probabilistic")):
+        return NUMBERS, None
+    if "Hidden" in code:
+        return {"signal": [row.tolist() for row in NUMBERS]}, CLASSES
+    return (WORDS, CLASSES) if re.search("DirichletMarkov|Grammar", code) else (NUMBERS, CLASSES)
+
+
+MODELS = {re.search("`(.*?)`", row[2])[1]: row[3] for row in rows_of_table("Which process made the data?")}
+
+
+@pytest.mark.parametrize("code", [code for code in MODELS if not code.startswith("MLE")])
+def test_a_posterior_is_a_formula_where_the_table_says_so(code):
+    blocks = [("place", bayesgen.NormalInverseWishart(), ["x0", "x1"]), ("size", bayesgen.NormalInverseGamma(), ["x2"])]
+    stated = {"k": 1, "K": 2, "num_states": 2, "rules": {"S": ["( S )", "( )"]}, "blocks": blocks}
+    program = functools.partial(bayesgen.GenerativeProgram, label=None)
+    names = {name: getattr(bayesgen, name) for name in bayesgen.__all__} | stated | {"function": one_normal}
+    model = eval(code, names | {"GenerativeProgram": program, "PolynomialFeatures": PolynomialFeatures})
+    X, y = data_of_row(code)
+    has_formula = contextlib.nullcontext() if "formula" in MODELS[code] else pytest.raises(bayesgen.FitError)
+    with has_formula:
+        bayesgen.fit(model, X, y, method=bayesgen.Exact())
 
 
 def test_the_distributions_that_programs_sum_are_listed():
