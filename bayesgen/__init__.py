@@ -46,8 +46,10 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split
 _GROWING_ROOMS = ("families", "models", "fitting", "prediction", "sequences")
 # No other room imports these: they are built from what the others show, and register what they add.
 WINGS = ("sequences", "concepts")
+_ROOMS_OF_USERS = ("plots",)  # whose functions are called by the name of the room, `bayesgen.plots.reliability`
 
 if TYPE_CHECKING:  # the same names, for type checkers and editors
+    from bayesgen import plots as plots
     from bayesgen.averaging import *  # noqa: F403
     from bayesgen.concepts import *  # noqa: F403
     from bayesgen.data import *  # noqa: F403
@@ -84,7 +86,9 @@ def _room_of(name: str) -> str | None:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         grown = [public for room in _GROWING_ROOMS for public in _room(room).__all__]
-        return list(dict.fromkeys(["__version__", *_ROOM_OF, *grown]))
+        return list(dict.fromkeys(["__version__", *_ROOM_OF, *_ROOMS_OF_USERS, *grown]))
+    if name in _ROOMS_OF_USERS:
+        return _room(name)
     room = _room_of(name)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -76,6 +76,7 @@ def interface():
     """All of it."""
     return {
         "names": {name: describe(getattr(bg, name)) for name in sorted(bg.__all__) if name != "__version__"},
+        "plots": {name: describe(getattr(bg.plots, name)) for name in bg.plots.__all__},
         "options": options(),
         "keys": result_keys(),
     }

@@ -33,7 +33,7 @@ from bayesgen.data import (
 )
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, BayesgenWarning, DataError, warn, warnings_told_to
-from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, coverage_figure, save_figure, study
+from bayesgen.evaluation import DEFAULT_PAIRS, Comparison, Pair, Study, compare, study
 from bayesgen.families import DirichletHistogram, Family
 from bayesgen.models import (
     GaussianDiscriminant,
@@ -280,7 +280,7 @@ def study_answers(options: StudyOptions, out: Path | None) -> Outcome:
     files: Files = {  # beside config.json, which the study writes first
         "table.csv": lambda path: result.table.to_csv(path, index=False),
         "summary.csv": lambda path: result.summary.to_csv(path, index=False),
-        "study.png": lambda path: save_figure(result.plot(), path),
+        "study.png": lambda path: _draw(result, path),
     }
     return Outcome(result, lambda console: show_study(result, title, console, column_table(columns)), files)
 
@@ -319,8 +319,15 @@ def compare_answers(options: CompareOptions) -> Outcome:
         "predictions.csv": lambda path: result.predictions.to_csv(path, index=False),
     }
     if options.task is TaskName.REGRESSION:
-        files["coverage.png"] = lambda path: save_figure(coverage_figure(result), path)
+        files["coverage.png"] = lambda path: _draw(result, path)
     return Outcome(result, lambda console: show(result, title, console, column_table(columns)), files)
+
+
+def _draw(result: Study | Comparison, path: Path) -> None:
+    """Write the figure of a study, or of a comparison of predictions of numbers."""
+    from bayesgen.plots import coverage, learning_curves, save_figure
+
+    save_figure(learning_curves(result) if isinstance(result, Study) else coverage(result), path)
 
 
 def _title(options: CompareOptions, split: Split) -> str:

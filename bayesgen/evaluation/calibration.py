@@ -31,11 +31,11 @@ from bayesgen.runtime import as_key, chunks, generator, pad
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
 from .comparison import as_json
-from .figures import rank_curves
-from .uniformity import ecdf_test, normal_scores_test, rejected_by_holm
+from .uniformity import band, counts_below, ecdf_test, grid, normal_scores_test, rejected_by_holm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LEVEL = 0.01  # probability of rejecting any line of the table where all posteriors are right
 MOST_DRAWS = 99  # among which the truth is ranked
@@ -103,13 +103,23 @@ class Calibration:
         """The table and the configuration as strict JSON."""
         return as_json({"config": self.config, "passed": self.passed, "tests": self.table.to_dict("records")})
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Empirical distribution functions of the ranks minus that of uniform ones. Needs matplotlib.
+    def ecdf_curves(self, prob: float = 0.95) -> "pd.DataFrame":
+        """Empirical distribution functions of the ranks minus that of uniform ones, a column for each quantity.
 
-        The band holds the whole curve of one quantity with probability 0.95; curves that failed a test have names.
+        The index are the points, shares of draws below the truth. Columns "lower" and "upper" are the ends of a band
+        that holds the whole curve of a right quantity with this probability.
         """
-        failed = set(self.table.loc[~self.table["passed"], "quantity"])
-        return rank_curves(self.fractions, len(self.num_draws), failed, ax)
+        num_simulations = len(self.num_draws)
+        points = grid(num_simulations)
+        curves = {name: counts_below(values) / num_simulations for name, values in self.fractions.items()}
+        columns = dict(zip(("lower", "upper"), band(num_simulations, prob), strict=True)) | curves
+        return pd.DataFrame(columns, index=points).sub(points, axis=0)
+
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Empirical distribution functions of the ranks minus that of uniform ones: see `plots.calibration`."""
+        from bayesgen.plots import calibration
+
+        return calibration(self, ax=ax)
 
 
 SimulatedLatents: TypeAlias = dict[str, Shaped[np.ndarray, "simulations ..."]]

@@ -17,7 +17,7 @@ from bayesgen import __version__
 from bayesgen.data import Schema, check_index, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
-from bayesgen.fitting import MAP, MLE, NUTS, Exact, Method, fit, prepare
+from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, fit, prepare
 from bayesgen.prediction import (
     BMA,
     ClassScorer,
@@ -365,22 +365,44 @@ def _answers(
         if not isinstance(fitted, BayesgenError):
             prediction, predict_seconds = attempted(predict, fitted, X_test, rule=rule)
         is_refused = isinstance(prediction, BayesgenError)
+        pair_answer = _answer(model_name, (method, rule), (method_name, rule_name))
         yield (
-            Answer(
-                model=model_name,
-                method=method_name,
-                rule=rule_name,
+            replace(
+                pair_answer,
                 prediction=None if is_refused else prediction,
                 refused=str(prediction) if is_refused else None,
                 fit_seconds=fit_seconds,
                 predict_seconds=predict_seconds,
-                two_step=isinstance(rule, PlugIn),
-                is_map=is_map((method, rule)),
-                is_mean=isinstance(rule, PlugIn) and rule.at != "mode" and isinstance(method, Exact | NUTS),
                 ask=None if is_refused else functools.partial(predict, fitted, rule=rule),
             ),
             prediction,
         )
+
+
+def _answer(model_name: str, pair: Pair, names: tuple[str, str]) -> Answer:
+    """The answer of a pair, without its prediction."""
+    method, rule = pair
+    is_two_step = isinstance(rule, PlugIn)
+    is_mean = isinstance(rule, PlugIn) and rule.at != "mode" and isinstance(method, Exact | NUTS)
+    return Answer(model_name, *names, two_step=is_two_step, is_map=is_map(pair), is_mean=is_mean)
+
+
+def both_answers(fitted: Fit, rules: Sequence[Rule] | None = None) -> Sequence[Rule]:
+    """The rules; None stands for those of both answers: the plug-in, and the average unless the fit is a point."""
+    if rules is not None:
+        return rules
+    return (PlugIn(),) if fitted.posterior.is_point else (PlugIn(), BMA())
+
+
+def answers_of_fit(fitted: Fit, rules: Sequence[Rule], X: Data, y: Values | None = None) -> Comparison:
+    """The answers of one fit by several rules, scored by labels or numbers y, or where there are none by densities."""
+    pairs = [(fitted.method, rule) for rule in rules]
+    answers = tuple(
+        replace(_answer(type(fitted.model).__name__, pair, names), prediction=predict(fitted, X, rule=pair[1]))
+        for pair, names in zip(pairs, names_of(pairs), strict=True)
+    )
+    num_rows = read_table(X).num_rows
+    return Comparison(answers, scorer_of(answers[0].prediction, None, y, num_rows), row_names(X, y, num_rows))
 
 
 def is_map(pair: Pair) -> bool:

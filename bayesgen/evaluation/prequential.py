@@ -27,7 +27,7 @@ from bayesgen.fitting import (
     without_moments,
 )
 from bayesgen.posteriors import At, chunk_table
-from bayesgen.prediction import BMA, Rule, scores_by
+from bayesgen.prediction import BMA, PlugIn, Rule, scores_by
 from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
 from bayesgen.runtime import compiled_for, over_chunks
@@ -35,10 +35,10 @@ from bayesgen.statistics import SufficientStatistics, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
 from .comparison import Pair, names_of
-from .figures import panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 EXACT_AVERAGE: Pair = (Exact(), BMA())
 
@@ -55,12 +55,14 @@ class Prequential:
         log_scores: log p(y | x, rows before) of each row's own label; for rows without labels log p(x | rows before).
         log_joint_scores: log p(x, y | rows before), given those columns that the model takes as given.
         pairs: names of the methods and rules.
+        two_step: whether the rule of each pair is a plug-in, not an average.
         weights: the weights with which rows are learned, without the axis of pairs; 0 where there is no row.
     """
 
     log_scores: Float[np.ndarray, "*sequences n"]
     log_joint_scores: Float[np.ndarray, "*sequences n"]
     pairs: tuple[str, ...]
+    two_step: tuple[bool, ...]
     weights: Float[np.ndarray, "*orders n"]
 
     @property
@@ -108,18 +110,11 @@ class Prequential:
         columns = {"log_score": scores, "log_joint_score": self.log_joint_scores.ravel()}
         return pd.DataFrame(columns, index).reset_index()
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Mean log scores over sequences, by row; of one sequence, means over successive rows. Needs matplotlib."""
-        axes = panel(ax, "rows learned before", "log p(y | x, rows before)")
-        num_rows = self.log_scores.shape[-1]
-        scores = self.log_scores.reshape(len(self.pairs), -1, num_rows)
-        for name, pair_scores in zip(self.pairs, scores, strict=True):
-            mean = pd.DataFrame(pair_scores).mean()  # of rows that have a score
-            if len(pair_scores) == 1:
-                mean = mean.rolling(max(1, num_rows // 20), min_periods=1).mean()
-            axes.plot(np.arange(num_rows), mean.to_numpy(), label=name)
-        axes.legend()
-        return axes
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """Mean log scores over sequences, by row; of one sequence, means over successive rows."""
+        from bayesgen.plots import prequential
+
+        return prequential(self, ax=ax)
 
 
 @keywords_stated
@@ -180,7 +175,8 @@ def prequential(
     if pairs is None or len(scored_pairs) == 1:
         scores = [array[0] for array in scores]
     log_scores, log_joint_scores = scores
-    return Prequential(log_scores, log_joint_scores, names, sets.weights if several else sets.weights[0])
+    two_step = tuple(isinstance(rule, PlugIn) for _, rule in scored_pairs)
+    return Prequential(log_scores, log_joint_scores, names, two_step, sets.weights if several else sets.weights[0])
 
 
 def _reordered(sets: DataSets, orders: Int[np.ndarray, "R n"]) -> DataSets:

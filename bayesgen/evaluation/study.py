@@ -33,7 +33,6 @@ from bayesgen.typing import Data, Seed, Values
 
 from .answers import mean_and_error, paired_difference, score_frame
 from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
-from .figures import learning_curves
 from .training_sets import TrainingSets, attempted, subsets, worlds
 
 if TYPE_CHECKING:
@@ -122,7 +121,9 @@ class Study:
 
     def plot(self) -> "Figure":
         """Learning curves of the mean log score with bands of a standard error, and paired differences below."""
-        return learning_curves({"": self})
+        from bayesgen.plots import learning_curves
+
+        return learning_curves(self)
 
     def to_dict(self) -> dict[str, Any]:
         """`config`, `versions`, `about_errors`, `summary`, `table` in plain Python; None where a number is not finite.

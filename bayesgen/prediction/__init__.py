@@ -25,6 +25,7 @@ from .scorers import ContinuousScorer as ContinuousScorer
 from .scorers import DensityScorer as DensityScorer
 from .scorers import Metric as Metric
 from .scorers import Scorer as Scorer
+from .scorers import calibration_bins as calibration_bins
 
 # public names; the other ones are for other rooms
 __all__ = [

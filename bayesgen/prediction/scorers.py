@@ -161,18 +161,26 @@ def brier_score(log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarr
 
 
 def expected_calibration_error(log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"]) -> float:
-    """The mean gap between confidence in the most probable class and its accuracy, in 15 bins of equal mass.
+    """The mean gap |mean confidence − accuracy| of bins of rows, see `calibration_bins`, weighted by their rows."""
+    rows, confidence, share_right = calibration_bins(log_probabilities, truth)
+    return float(np.sum(rows * np.abs(confidence - share_right)) / np.sum(rows))
+
+
+def calibration_bins(
+    log_probabilities: Float[np.ndarray, "n K"], truth: Int[np.ndarray, " n"], num_bins: int = 15
+) -> Float[np.ndarray, "3 bins"]:
+    """Number of rows, mean confidence in the most probable class and its accuracy, of bins of equal mass.
 
     Rows are sorted by the probability of their most probable class and cut into bins of (nearly) the same number of
-    rows; the gap |mean confidence − accuracy| of each bin is weighted by its rows. Rows of equal confidence share their
-    mean accuracy, so that their order in the table does not matter.
+    rows; bins without rows are left out. Rows of equal confidence share their mean accuracy, so that their order in
+    the table does not matter.
     """
     confidence = np.where(impossible_rows(log_probabilities), 1.0, np.exp(np.max(log_probabilities, axis=1)))
     right = (named_classes(log_probabilities) == truth).astype(float)
     levels, level_of, rows = np.unique(confidence, return_inverse=True, return_counts=True)
-    share_right = np.bincount(level_of, weights=right) / rows
-    gaps = np.repeat(levels - share_right, rows)  # one per row, in order of confidence
-    return float(sum(abs(part.sum()) for part in np.array_split(gaps, 15)) / len(gaps))
+    sorted_rows = np.repeat([levels, np.bincount(level_of, weights=right) / rows], rows, axis=1)
+    parts = np.array_split(sorted_rows, min(num_bins, len(confidence)), axis=1)
+    return np.array([[part.shape[1], *part.mean(axis=1)] for part in parts]).T
 
 
 def _forecast(rows: RowColumns) -> tuple[Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:

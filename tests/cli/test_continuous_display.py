@@ -9,7 +9,7 @@ from rich.console import Console
 from scipy import stats
 
 from bayesgen.cli.display import show
-from bayesgen.evaluation import Answer, Comparison, coverage_figure, save_figure
+from bayesgen.evaluation import Answer, Comparison
 from bayesgen.prediction import ContinuousScorer
 from bayesgen.predictives import NormalPredictive
 
@@ -78,15 +78,3 @@ def test_rows_in_which_log_scores_differ_most_come_first_and_equal_answers_are_t
     line = next(line for line in shown.splitlines() if line.strip().startswith(f"{row} "))
     assert line.split()[1:4] == [f"{Y[row]:.6g}", f"{MEAN[row]:#.4g}", "±5.00"]
     assert "curve: the log scores of all answers are within 0.01 in each of the 400 test rows." in shown
-
-
-def test_the_figure_of_coverage_has_a_panel_for_each_model_and_a_curve_for_each_answer(tmp_path):
-    figure = coverage_figure(Comparison((SURE, RIGHT, GONE, SAME), ContinuousScorer(Y), np.arange(400)))
-    assert [panel.get_title() for panel in figure.axes] == ["line", "curve"]
-    curves = {curve.get_label(): curve for curve in figure.axes[0].lines}
-    level, share = curves["two-step: MAP · PlugIn"].get_data()
-    np.testing.assert_allclose(share[50], np.mean(np.abs(Y - MEAN) <= stats.norm.ppf(0.75) * 5.0))
-    assert level[50] == 0.5 and share[0] == 0 and share[-1] == 1
-    assert len(curves) == 3  # and the diagonal
-    save_figure(figure, tmp_path / "coverage.png")
-    assert (tmp_path / "coverage.png").read_bytes().startswith(b"\x89PNG")

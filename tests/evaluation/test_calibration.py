@@ -89,7 +89,7 @@ def test_exact_posteriors_are_calibrated_in_a_model_with_a_stated_prior():
     assert result.table.columns.tolist() == ["quantity", "test", "statistic", "p_value", "passed"]
     assert len(result.table) == 2 * len(result.ranks)
     assert json.loads(result.to_json())["config"]["n"] == 12 and "quantities: 8" in repr(result)
-    assert len(result.plot().get_lines()) == len(result.ranks)
+    assert len(result.plot().axes[0].get_lines()) == len(result.ranks)
     far = EXACT(method=Wrong(of_the_prior), simulations=100)
     assert not far.passed and "joint log-likelihood" in repr(far)
 

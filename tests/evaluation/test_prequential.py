@@ -187,8 +187,14 @@ def test_what_has_no_order_is_refused():
 
 
 def test_curves_are_drawn():
-    axes = bg.prequential(bg.NaiveBayes(), [[1.0], [2.0], [3.0], [5.0]], list("abab"), pairs=PAIRS[2:]).plot()
-    assert [line.get_label() for line in axes.get_lines()] == ["Exact + PlugIn(mean)", "Exact + BMA"]
+    result = bg.prequential(bg.NaiveBayes(), [[1.0], [2.0], [3.0], [5.0]], list("abab"), pairs=PAIRS[2:])
+    (axes,) = result.plot().axes
+    labels = [line.get_label() for line in axes.get_lines()]
+    assert labels == [
+        "Exact + PlugIn(mean): one process (two steps)",
+        "Exact + BMA: averaged over processes (one step)",
+    ]
+    np.testing.assert_array_equal(axes.get_lines()[1].get_ydata(), result.log_scores[1])
 
 
 def test_the_plug_in_of_rows_without_labels_has_the_shares_of_the_rows_before():

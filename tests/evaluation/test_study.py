@@ -209,11 +209,12 @@ def test_json_is_strict_and_leaves_times_out(study):
 def test_the_figure_has_curves_differences_and_says_what_errors_are_of(study):
     figure = study.plot()
     scores, *_ = figure.axes
-    labels = [text.get_text() for text in scores.get_legend().get_texts()]
-    assert "Exact · BMA" in labels
-    assert "MAP · BMA; refused at 4, 8, 48" in labels
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert "Exact · BMA: averaged over processes (one step)" in labels
+    assert "MAP · BMA refused at 4, 8, 48" in scores.get_xlabel()
     assert len(figure.axes) == 4
-    assert "not errors over new data" in figure.get_supxlabel()
+    assert "not errors over new data" in legend.get_title().get_text().replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -410,7 +411,7 @@ def test_in_simulated_worlds_no_answer_beats_the_truth(worlds):
         assert means["truth", "truth", size] > means.drop("truth").xs(size, level="size").max()
     assert means["gda", "BMA", 30] > means["gda", "BMA", 3]
     assert means["truth", "truth", 3] == means["truth", "truth", 30]  # the same test rows
-    assert worlds.plot().axes[0].get_legend().get_texts()[-1].get_text() == "true process"
+    assert worlds.plot().legends[0].get_texts()[-1].get_text() == "true process"
     assert "drawn from the prior" in worlds.about_errors
 
 

@@ -1,0 +1,36 @@
+"""Figures of fits and their answers, of comparisons and of studies, on matplotlib and arviz-plots.
+
+Each function returns the figure, and draws in axes that are given as `ax`. One colour, and one kind of line, stands for
+the answer averaged over processes (one step) in all figures, and another for that of one process (two steps).
+"""
+
+from .answers import agreement, coverage, paired_differences, reliability
+from .answers import draw_coverage as draw_coverage
+from .processes import hypotheses, posterior
+from .results import calibration, learning_curves, prequential
+from .rows import decision_regions, entropy, regression_bands, responsibilities, states
+from .style import BEST_NAME as BEST_NAME
+from .style import ONE_STEP as ONE_STEP
+from .style import ONE_STEP_NAME as ONE_STEP_NAME
+from .style import TWO_STEP as TWO_STEP
+from .style import drawing as drawing
+from .style import looks as looks
+from .style import save_figure as save_figure
+
+# public names; the other ones are for other rooms, and for figures in the same style
+__all__ = [
+    "agreement",
+    "calibration",
+    "coverage",
+    "decision_regions",
+    "entropy",
+    "hypotheses",
+    "learning_curves",
+    "paired_differences",
+    "posterior",
+    "prequential",
+    "regression_bands",
+    "reliability",
+    "responsibilities",
+    "states",
+]
