@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 YARDS = np.arange(18, 66)
 MODEL = bg.GaussianDiscriminant("tied")
@@ -65,20 +65,13 @@ def coefficients(fit: Any) -> tuple[float, float]:
 
 def draw_figure(table: pd.DataFrame, yards: np.ndarray, results: np.ndarray, out: pathlib.Path) -> None:
     """The curves, and the share of good attempts at each distance, as large as there are attempts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(6.4, 4.2))
     shares = pd.Series(results == "good").groupby(yards[:, 0]).agg(["mean", "size"])
-    axis.scatter(shares.index, shares["mean"], 3 * shares["size"], color="0.75", label="share of attempts")
-    for (name, curve), line in zip(table.items(), LINES, strict=False):
-        is_two_step = isinstance(ANSWERS[str(name)][1], bg.PlugIn)
-        axis.plot(table.index, curve, line, color=TWO_STEP if is_two_step else ONE_STEP, label=name)
-    axis.set(xlabel="yards", ylabel="p(good | yards)", ylim=(-0.02, 1.02))
-    axis.legend(loc="lower left", frameon=False)
-    figure.tight_layout()
+    styles = looks(isinstance(rule, bg.PlugIn) for _, rule in ANSWERS.values())
+    with drawing(width=5.0, height=3.2) as (figure, ((axis,),)):
+        axis.scatter(shares.index, shares["mean"], 3 * shares["size"], color="0.8", label="share of attempts")
+        for (name, curve), look in zip(table.items(), styles, strict=True):
+            axis.plot(table.index, curve, label=name, **look | {"marker": None})
+        axis.set(xlabel="distance (yards)", ylabel="p(good | yards)", ylim=(-0.02, 1.02))
     save_figure(figure, out)
 
 

@@ -27,7 +27,7 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 CLASSES = ("mirror", "nest", "letters")
 RULES = {
@@ -110,23 +110,15 @@ def answers(fit: bg.Fit) -> pd.DataFrame:
 
 def draw_figure(table: pd.DataFrame, out: pathlib.Path) -> None:
     """Log scores and accuracies by the number of strings: means over the draws, and their standard errors."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
-    labels = {"score": "mean log p(class | string)", "accuracy": "accuracy"}
-    for axis, (column, label) in zip(axes, labels.items(), strict=True):
-        for name, color in zip(RULES_OF_PREDICTION, (TWO_STEP, ONE_STEP), strict=True):
-            grouped = table[table["rule"] == name].groupby("strings")[column]
-            style = {"color": color, "marker": "o", "capsize": 3}
-            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, **style)
-        axis.set(xlabel="training strings of each class", ylabel=label, xscale="log")
-        axis.set_xticks(SIZES, SIZES)
-        axis.minorticks_off()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    labels = {"score": "mean log p(class | string) (nats)", "accuracy": "accuracy"}
+    with drawing(None, 1, 2, height=2.8) as (figure, axes):
+        for axis, (column, label) in zip(axes[0], labels.items(), strict=True):
+            for name, look in zip(RULES_OF_PREDICTION, looks([True, False]), strict=True):
+                grouped = table[table["rule"] == name].groupby("strings")[column]
+                axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, capsize=3, **look)
+            axis.set(xlabel="training strings of each class", ylabel=label, xscale="log")
+            axis.set_xticks(SIZES, SIZES)
+            axis.minorticks_off()
     save_figure(figure, out)
 
 

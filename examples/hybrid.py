@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 MODEL = bg.GaussianDiscriminant("tied-spherical", class_prior=[0.5, 0.5])
 COUPLINGS = np.geomspace(0.03, 30, 9)
@@ -93,28 +93,20 @@ def paired(table: pd.DataFrame) -> pd.DataFrame:
 
 def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.Path) -> None:
     """The data; and accuracy against the coupling, between its limits and beside the one-step answers."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, axis) = plt.subplots(1, 2, figsize=(9.6, 4.2), width_ratios=[1, 2])
-    left.scatter(*X.T, c=np.where(y == 0, "0.25", "0.7"), s=6)
-    left.set(title="two upright classes", aspect="equal", xlabel="across", ylabel="upright")
-    hybrid = means.loc[list(COUPLINGS)]
-    style = {"marker": "o", "capsize": 3, "color": TWO_STEP}
-    axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], label="Hybrid(coupling)", **style)
-    ends = COUPLINGS[[0, -1]]
-    for color, lines, rows in (
-        (TWO_STEP, LINES[1:], means.loc[["generative", "discriminative"]]),
-        (ONE_STEP, LINES, means.filter(like="one-step", axis=0)),
-    ):
-        for line, (name, row) in zip(lines, rows.iterrows(), strict=False):
-            axis.plot(ends, [row["mean"]] * 2, line, color=color, label=f"{name}, {row['size']:.0f} draws")
-            axis.fill_between(ends, row["mean"] - row["sem"], row["mean"] + row["sem"], color=color, alpha=0.15)
-    axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
-    figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    ends, averages = COUPLINGS[[0, -1]], means.filter(like="one-step", axis=0)
+    rows = pd.concat([means.loc[["generative", "discriminative"]], averages])
+    first, *others = looks([True, True, True, *[False] * len(averages)])
+    with drawing(None, 1, 2, width=9.0, height=3.6, width_ratios=[1, 2]) as (figure, ((left, axis),)):
+        left.scatter(*X.T, c=np.where(y == 0, "0.25", "0.7"), s=6)
+        left.set(title="two upright classes", aspect="equal", xlabel="across", ylabel="upright")
+        hybrid = means.loc[list(COUPLINGS)]
+        axis.errorbar(COUPLINGS, hybrid["mean"], hybrid["sem"], label="Hybrid(coupling)", capsize=3, **first)
+        for look, (name, row) in zip(others, rows.iterrows(), strict=True):
+            label, line = f"{name}, {row['size']:.0f} draws", look | {"marker": None}
+            axis.plot(ends, [row["mean"]] * 2, label=label, **line)
+            band = {"color": look["color"], "alpha": 0.15, "linewidth": 0}
+            axis.fill_between(ends, row["mean"] - row["sem"], row["mean"] + row["sem"], **band)
+        axis.set(xscale="log", xlabel="coupling", ylabel="accuracy on test rows", title="means and standard errors")
     save_figure(figure, out)
 
 

@@ -18,10 +18,9 @@ import pathlib
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 LENGTH = 50
 PAIRS = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
@@ -64,27 +63,27 @@ def normal_classes(num_tasks, is_known, rng):
     return model, list(zip(X, labels, strict=True)), truth, bg.Schema(classes=[0, 1])
 
 
-def draw(figure, losses):
+def draw(panels, losses):
     """A column of panels for each kind of tasks: mean losses with bands of two standard errors; infinite losses."""
-    panels = figure.subplots(2, len(losses), sharex=True, squeeze=False, height_ratios=(3, 1))
-    positions = np.arange(LENGTH)
+    positions, styles = np.arange(LENGTH), looks([False, True, None])
     for (title, curves), (mean_panel, share_panel) in zip(losses.items(), panels.T, strict=True):
-        highest = 1.4 * np.mean(curves[0][2], axis=0).max()
-        for name, color, loss in curves:
+        highest = 1.4 * np.mean(curves[0][1], axis=0).max()
+        for (name, loss), look in zip(curves, styles, strict=True):
+            line = look | {"marker": None}
             is_finite = np.isfinite(loss)
             counts = np.maximum(is_finite.sum(0), 1)
             mean = np.where(is_finite, loss, 0.0).sum(0) / counts
             error = np.sqrt(np.where(is_finite, (loss - mean) ** 2, 0.0).sum(0)) / counts
             mean = np.where((is_finite.mean(0) > 0.5) & (mean < 2 * highest), mean, np.nan)
-            mean_panel.plot(positions, mean, ":", color=color)
-            mean_panel.plot(positions, np.where(is_finite.all(0), mean, np.nan), color=color, label=name)
-            mean_panel.fill_between(positions, mean - 2 * error, mean + 2 * error, color=color, alpha=0.2, linewidth=0)
-            share_panel.plot(positions, 1 - is_finite.mean(0), color=color)
+            mean_panel.plot(positions, mean, **line | {"linestyle": ":", "linewidth": 0.8})
+            mean_panel.plot(positions, np.where(is_finite.all(0), mean, np.nan), label=name, **line)
+            band = {"color": look["color"], "alpha": 0.2, "linewidth": 0}
+            mean_panel.fill_between(positions, mean - 2 * error, mean + 2 * error, **band)
+            share_panel.plot(positions, 1 - is_finite.mean(0), **line)
         mean_panel.set(title=title, ylim=(0, highest))
         share_panel.set(xlabel="rows seen before", ylim=(-0.05, 1.05))
     panels[0, 0].set_ylabel("mean loss, -log p (nats)")
     panels[1, 0].set_ylabel("infinite loss,\nshare of tasks")
-    panels[0, 0].legend(fontsize="small", frameon=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -106,14 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plug_in, average = -bg.prequential(model, tasks, pairs=PAIRS, schema=schema).log_scores
         plug_in = np.where(np.isnan(plug_in), np.inf, plug_in)  # without an estimate
         losses[title] = [
-            ("one-step: exact average", ONE_STEP, average),
-            ("two-step: maximum likelihood", TWO_STEP, plug_in),
-            ("true process of each task", "0.6", -truth),
+            ("averaged over processes (one step)", average),
+            ("process of maximum likelihood (two steps)", plug_in),
+            ("true process of each task", -truth),
         ]
         last = average[:, -10:].mean(), -truth[:, -10:].mean(), 100 * np.isinf(plug_in[:, -10:]).mean()
         print(f"{title:36s} {last[0]:.4f}  {last[1]:.4f}  {last[2]:.1f} %")
-    figure = Figure(figsize=(15, 5.4), layout="constrained")
-    draw(figure, losses)
+    sizes = {"width": 13.0, "height": 2.6, "sharex": True, "height_ratios": (3, 1)}
+    with drawing(None, 2, len(losses), **sizes) as (figure, panels):
+        draw(panels, losses)
     save_figure(figure, given.out)
 
 

@@ -46,7 +46,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 LEAST_NAMES = 20  # of a continent, of which some are for training
 TESTS = 0.2  # the share of strings that no fit sees
@@ -54,12 +54,13 @@ SCORES = ("log score", "accuracy")
 SHARES, BY_EVIDENCE, BY_STACKING = "shares", "averaged by evidence", "averaged by stacking"
 FOLDS = 5  # of stacking
 RULES = {"plug-in": bg.PlugIn(), "BMA": bg.BMA()}
-STEPS = {"plug-in": TWO_STEP, "BMA": ONE_STEP}
-AVERAGES = {BY_EVIDENCE: "s", BY_STACKING: "o"}  # the mark of each
-NOTE = """All of these chains are wrong: the letters of a string are not drawn given its class alone.
-The evidence picks the chain that describes whole strings best, which is too sure of classes: its average may
-score below the shares of the classes. Stacking weighs chains by p(class | string) of strings left out:
-where all models are wrong, average so."""
+AVERAGES = (BY_EVIDENCE, BY_STACKING)
+NOTE = (
+    "All of these chains are wrong: the letters of a string are not drawn given its class alone. The evidence picks "
+    "the chain that describes whole strings best, which is too sure of classes: its average may score below shares of "
+    "the classes. Stacking weighs chains by p(class | string) of strings left out: where all models are wrong, average "
+    "so."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,34 +165,24 @@ def of_shares(y: np.ndarray, y_test: np.ndarray) -> tuple[float, float]:
 
 def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
     """A row of two panels for each task: log scores of single orders, and of averages over them, with their errors."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    size = (10, 1.2 + 4 * len(tables))
-    figure, axes = plt.subplots(len(tables), 2, figsize=size, squeeze=False, sharey="row", layout="constrained")
-    for (left, right), (title, table) in zip(axes, tables.items(), strict=True):
-        grouped = table.groupby(["answer", "strings"])["log score"].agg(["mean", "sem"])
-        orders = sorted({answer for answer in table["answer"] if answer.startswith("order")})
-        for order, line in zip(dict.fromkeys(answer.split(", ")[0] for answer in orders), LINES, strict=False):
-            for rule, color in STEPS.items():
-                draw_line(left, grouped.loc[f"{order}, {rule}"], f"{order}, {rule}", color=color, linestyle=line)
-        for answer, mark in AVERAGES.items():
-            draw_line(right, grouped.loc[answer], answer, color=ONE_STEP, marker=mark)
-        for axis, of_what in ((left, "two-step and one-step"), (right, "one-step, all orders")):
-            draw_line(
-                axis, grouped.loc[SHARES], "shares of the classes, no letters", color="0.55", linewidth=4, alpha=0.5
-            )
-            axis.set(title=f"{title}: {of_what}", xlabel="strings for training", xscale="log")
-            sizes = sorted(table["strings"].unique())
-            axis.set_xticks(sizes, sizes)
-            axis.minorticks_off()
-            axis.legend(frameon=False, fontsize="small", ncols=2 if axis is left else 1)
-        left.set_ylabel("log score (higher is better)")
-    figure.supxlabel(NOTE, fontsize="medium")
+    with drawing(None, len(tables), 2, width=8.0, height=3.4, sharey="row", note=NOTE) as (figure, axes):
+        for (left, right), (title, table) in zip(axes, tables.items(), strict=True):
+            grouped = table.groupby(["answer", "strings"])["log score"].agg(["mean", "sem"])
+            orders = sorted({answer for answer in table["answer"] if answer.startswith("order")})
+            styles = looks(answer.endswith("plug-in") for answer in orders)
+            for answer, look in zip(orders, styles, strict=True):
+                draw_line(left, grouped.loc[answer], answer, **look)
+            for answer, look in zip(AVERAGES, looks([False] * len(AVERAGES)), strict=True):
+                draw_line(right, grouped.loc[answer], answer, **look)
+            for axis, of_what in ((left, "two-step and one-step"), (right, "one-step, all orders")):
+                shares = {"color": "0.55", "linewidth": 4, "alpha": 0.5}
+                draw_line(axis, grouped.loc[SHARES], "shares of the classes, no letters", **shares)
+                axis.set(title=f"{title}: {of_what}", xlabel="strings for training", xscale="log")
+                sizes = sorted(table["strings"].unique())
+                axis.set_xticks(sizes, sizes)
+                axis.minorticks_off()
+            left.set_ylabel("log score (nats; higher is better)")
     save_figure(figure, out)
-    plt.close(figure)
 
 
 def draw_line(axis: Any, scores: pd.DataFrame, label: str, **style: Any) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.evaluation import ONE_STEP, TWO_STEP, save_figure
+from bayesgen.plots import draw_coverage, drawing, looks, save_figure
 
 SIZES = (5, 20, 100)
 LEVELS = (0.5, 0.8, 0.95)
@@ -26,7 +26,7 @@ NUM_FEATURES = 2
 # variance ~ InverseGamma(3, 2); coefficients, and the intercept at x = 0 ~ Normal(0, variance)
 PRIOR = bg.LinearNormalInverseGamma(coefficients=0, precision=1, mean=0, kappa=1, shape=3, scale=2, center=0)
 RULES = {"two-step": bg.PlugIn("mode"), "one-step": bg.BMA()}
-COLORS = {"two-step": TWO_STEP, "one-step": ONE_STEP}
+NAMES = {"two-step": "best process (two steps)", "one-step": "averaged over processes (one step)"}
 
 
 def rows(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,22 +66,13 @@ def coverage(found: pd.DataFrame, levels: Sequence[float] = LEVELS) -> pd.DataFr
 
 def figure(found: pd.DataFrame) -> Any:
     """Coverage against what intervals say, a panel for each number of rows."""
-    import matplotlib.pyplot as plt
-
-    levels = np.linspace(0, 1, 101)
     sizes = found.rows.unique().tolist()
-    drawn, axes = plt.subplots(1, len(sizes), figsize=(2.9 * len(sizes), 3.2), sharey=True, layout="constrained")
-    for ax, size in zip(np.atleast_1d(axes), sizes, strict=True):
-        ax.plot([0, 1], [0, 1], color="0.75", linewidth=1)
-        for name, color in COLORS.items():
-            of_answer = found[(found.rows == size) & (found.answer == name)].place
-            shares = (np.abs(2 * of_answer.to_numpy() - 1)[:, None] <= levels).mean(0)
-            ax.plot(levels, shares, color=color, linewidth=2, label=name)
-        ax.set(title=f"{size} rows", xlabel="probability of the interval", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        ax.spines[["top", "right"]].set_visible(False)
-    first = np.atleast_1d(axes)[0]
-    first.set_ylabel("share that holds the new y")
-    first.legend(frameon=False, loc="upper left")
+    with drawing(None, 1, len(sizes), width=9.0, height=3.2) as (drawn, panels):
+        for panel, size in zip(panels[0], sizes, strict=True):
+            places_of = found[found.rows == size].groupby("answer").place
+            looks_of = zip(NAMES, looks([True, False]), strict=True)
+            draw_coverage(panel, {NAMES[name]: (places_of.get_group(name).to_numpy(), look) for name, look in looks_of})
+            panel.set_title(f"{size} rows")
     return drawn
 
 

@@ -31,7 +31,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import train_test_split
 
 import bayesgen as bg
-from bayesgen.evaluation import LINES, TWO_STEP, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 SOFT = bg.MAP(num_starts=1)  # the start is the fit of the labelled rows
 METHODS = {
@@ -109,23 +109,14 @@ def trained(model: Any, X: Any, y: np.ndarray, labelled: np.ndarray, method: bg.
 
 def draw_figure(tables: dict[str, pd.DataFrame], out: pathlib.Path) -> None:
     """A panel for each data set: means over the draws, and their standard errors."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(tables), figsize=(4.2 * len(tables), 3.6), squeeze=False)
-    for axis, (title, table) in zip(axes[0], tables.items(), strict=True):
-        for name, line in zip(METHODS, LINES, strict=False):
-            grouped = table[table["method"] == name].groupby("labelled")["accuracy"]
-            style = {"color": TWO_STEP, "linestyle": line, "marker": "o", "capsize": 3}
-            axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, **style)
-        axis.set(title=title, xlabel="labelled rows", xscale="log")
-        axis.set_xticks(sorted(table["labelled"].unique()), sorted(table["labelled"].unique()))
-        axis.minorticks_off()
-    axes[0, 0].set_ylabel("accuracy on test rows")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="lower center", ncols=len(METHODS), frameon=False)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    with drawing(None, 1, len(tables), width=3.5 * len(tables), height=3.0) as (figure, axes):
+        for axis, (title, table) in zip(axes[0], tables.items(), strict=True):
+            for name, look in zip(METHODS, looks([True] * len(METHODS)), strict=True):
+                grouped = table[table["method"] == name].groupby("labelled")["accuracy"]
+                axis.errorbar(grouped.mean().index, grouped.mean(), grouped.sem(), label=name, capsize=3, **look)
+            axis.set(title=title, xlabel="labelled rows", ylabel="accuracy on test rows", xscale="log")
+            axis.set_xticks(sorted(table["labelled"].unique()), sorted(table["labelled"].unique()))
+            axis.minorticks_off()
     save_figure(figure, out)
 
 

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Sequence
 
 import bayesgen as bg
-from bayesgen.evaluation import Study, learning_curves, save_figure
+from bayesgen.plots import learning_curves, save_figure
 
 # as many rows of each class as leave ten to test on, at most
 SIZES = {
@@ -38,7 +38,7 @@ NUTS = (bg.NUTS(num_samples=250), bg.BMA())
 
 def studies(
     names: Sequence[str], repeats: int, folder: pathlib.Path | None = None, with_nuts: bool = False
-) -> dict[str, Study]:
+) -> dict[str, bg.Study]:
     """A study of each data set, by name.
 
     Args:
