@@ -55,7 +55,7 @@ def versions() -> dict[str, str]:
     return ours | {name: version(name) for name in VERSIONS_OF}
 
 
-def row_names(X_test: Data, y_test: Values, num_rows: int) -> np.ndarray:
+def row_names(X_test: Data, y_test: Values | None, num_rows: int) -> np.ndarray:
     """Names of test rows: the index of a pandas frame, else positions."""
     frames = [part for part in (y_test, X_test) if isinstance(part, pd.Series | pd.DataFrame)]
     return frames[0].index.to_numpy() if frames else np.arange(num_rows)

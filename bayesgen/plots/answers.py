@@ -62,10 +62,11 @@ def reliability(
     comparison = _classes_compared(_compared(subject, X, y, rules))
     with _model_panels(comparison, ax, width) as (figure, panels):
         for panel, answers in panels:
+            truth: Any = comparison.truth
             lowest = 1.0
             for answer, label, look in drawn_answers(answers):
                 table = answer.prediction.log_probabilities
-                count, confidence, share = calibration_bins(table, comparison.truth, num_bins)
+                count, confidence, share = calibration_bins(table, truth, num_bins)
                 low, high = (stats.binom.ppf(p, count, np.minimum(confidence, 1.0)) / count for p in (0.025, 0.975))
                 panel.fill_between(confidence, low, high, color=look["color"], alpha=0.13, linewidth=0)
                 panel.plot(confidence, share, label=label, **look)

@@ -93,14 +93,14 @@ def _draw_densities(draws: xr.Dataset, axes: Mapping[Any, xr.DataArray], figure:
         xr.Dataset({"figure": ((), figures)}),
         children={key: panels.copy() for key in ("plot", "row_index", "col_index")},
     )
-    hidden = dict.fromkeys(("title", "remove_axis", "point_estimate", "point_estimate_text"), False)
+    visuals: Any = dict.fromkeys(("title", "remove_axis", "point_estimate", "point_estimate_text"), False)
     plot_dist(
         xr.DataTree.from_dict({"posterior": draws}),
         plot_collection=PlotCollection(draws, where, backend="matplotlib"),
         kind="kde",
         ci_kind="eti",
         ci_prob=prob,
-        visuals={"dist": {"color": ONE_STEP}, "credible_interval": {"color": INK}, **hidden},
+        visuals=visuals | {"dist": {"color": ONE_STEP}, "credible_interval": {"color": INK}},
     )
 
 

@@ -58,7 +58,7 @@ def decision_regions(
     tables = [_table(answer.prediction).reshape(resolution, resolution, -1) for answer in answers]
     classes = np.stack([named_classes(table.reshape(resolution**2, -1)).reshape(table.shape[:2]) for table in tables])
     differs = (classes != classes[0]).any(0).astype(float)
-    codes = np.full(len(cells[0]), -1) if y is None else fit.schema.label_codes(y)
+    codes: Any = np.full(len(cells[0]), -1) if y is None else fit.schema.label_codes(y)
     with drawing(ax, 1, len(answers), width=width, height=2.9, sharey=True) as (figure, ((*panels,),)):
         for panel, (_, label, look), table, named in zip(panels, drawn_answers(answers), tables, classes, strict=True):
             tints = [0.45 * np.array(to_rgb(color)) + 0.55 for color, _ in map(_look, range(len(fit.classes)))]
