@@ -1,18 +1,57 @@
 """Short descriptions of objects, for notebooks and messages."""
 
+import html
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-WIDTH = 110  # characters of a line
+WIDTH, LINES = 110, 4  # characters of a line, and lines of an entry
+LEFT = 'style="text-align: left"'  # notebooks align cells to the right
+FLOATS = "{:,.4g}".format  # numbers of a frame
+Entries: TypeAlias = Mapping[str, Any]  # texts and pandas frames by their names; None is left out
+Description: TypeAlias = tuple[str, Entries]  # a title and entries
 
 
-def described(title: str, entries: Mapping[str, str | None]) -> str:
-    """A title, and a line "name: text" for each entry with a text, cut to `WIDTH`."""
-    lines = [title, *(f"  {name}: {text}" for name, text in entries.items() if text)]
-    return "\n".join(map(shortened, lines))
+class Described:
+    """A result that states its title and entries once, for the terminal and for notebooks."""
+
+    def _description(self) -> Description:
+        """The title, and entries by name."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return described(*self._description())
+
+    def _repr_html_(self) -> str:
+        return described_as_html(*self._description())
+
+
+def described(title: str, entries: Entries) -> str:
+    """A title, and "name: text" for each entry with a text, on at most `LINES` lines, or a frame below the name."""
+    lines = [shortened(title)]
+    for name, entry in entries.items():
+        if isinstance(entry, str):
+            text = f"{name}: {entry}" if entry else ""
+            lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", max_lines=LINES)
+        elif entry is not None:
+            lines += [f"  {name}:", entry.to_string(index=False, float_format=FLOATS)]
+    return "\n".join(lines)
+
+
+def described_as_html(title: str, entries: Entries) -> str:
+    """A title and a table of the entries in HTML, in the colours of the page, with frames below the table."""
+    rows, frames = list[str](), list[str]()
+    for name, entry in ((html.escape(name), entry) for name, entry in entries.items() if entry is not None):
+        if isinstance(entry, str):
+            rows += (
+                [f'<tr><th scope="row" {LEFT}>{name}</th><td {LEFT}>{html.escape(entry)}</td></tr>'] if entry else []
+            )
+        else:
+            frames.append(f"<p>{name}</p>{entry.to_html(index=False, border=0, float_format=FLOATS)}")
+    return f"<div><p><b>{html.escape(title)}</b></p><table>{''.join(rows)}</table>{''.join(frames)}</div>"
 
 
 def free_name(name: str, used_names: Iterable[object]) -> str:
@@ -27,6 +66,11 @@ def shortened(text: str) -> str:
     """The text on one line, cut to `WIDTH`."""
     line = " ".join(text.split("\n"))
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Texts in a sentence: a, b and c."""
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def counted(values: Iterable[object]) -> str | None:

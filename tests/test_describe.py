@@ -1,6 +1,8 @@
 """What objects show of themselves: a few lines that tell what was learned, and never an error."""
 
 import dataclasses
+import html
+import re
 import types
 import warnings
 
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
-from bayesgen.describe import WIDTH
+from bayesgen.describe import WIDTH, Described, described, described_as_html
 
 NUMBERS = pd.DataFrame({"height": [1.6, 1.7, 1.9, 1.8, 1.75, 2.0], "width": [4.0, 6.0, 9.0, 8.5, 5.5, 9.2]})
 MIXED = NUMBERS.assign(colour=["red", "blue", "red", "red", "blue", "red"], open=[True, False] * 3)
@@ -38,8 +40,13 @@ LEARNER = bg.ConceptLearner(bg.number_game("murphy"))
 
 def lines(described):
     shown = repr(described).splitlines()
-    assert len(shown) <= 10
+    assert len(shown) <= 20
     assert max(map(len, shown)) <= WIDTH
+    if hasattr(described, "_repr_html_"):
+        page = described._repr_html_()
+        cells = " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+        for line in shown[1:]:  # notebooks are shown the same entries
+            assert all(" ".join(part.split()) in cells for part in line.removesuffix("[...]").split(": ", 1)), line
     return shown
 
 
@@ -117,3 +124,21 @@ def test_concepts_tell_their_best_hypotheses():
     shared = types.SimpleNamespace(parameters={"noise": np.full((4, 10), 0.125)})
     learned = dataclasses.replace(fit, posterior=dataclasses.replace(fit.posterior, shared=shared))
     assert "  hyperparameters: noise 0.125" in lines(learned)
+
+
+def test_html_of_results_is_escaped_and_has_frames_as_tables():
+    frame = pd.DataFrame({"<i>name</i>": ["<u>&"], "value": [0.123456]})
+    page = described_as_html("<title>", {"<script>": "a < b", "none": None, "empty": "", "frame": frame})
+    assert "<script>" not in page and "<i>" not in page and "<u>" not in page
+    assert "&lt;script&gt;" in page and "a &lt; b" in page and "none" not in page and "empty" not in page
+    assert "0.1235" in page and "0.1235" in described("title", {"frame": frame})
+
+
+RESULTS = [bg.Fit, bg.AverageFit, bg.ConceptFit, bg.FitBatch, bg.Summaries, bg.Comparison, bg.Study, bg.Calibration]
+RESULTS += [bg.LeaveOneOut, bg.Prequential, bg.ClassPrediction, bg.ContinuousPrediction, bg.ConceptPrediction]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_notebooks_show_results_by_their_own_description(result):
+    assert issubclass(result, Described)
+    assert result.__repr__ is Described.__repr__ and result._repr_html_ is Described._repr_html_

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows, RowsLike, Table, category_array, read_table, warn_of_unknown
-from bayesgen.describe import amount, counted, described
+from bayesgen.describe import Description, amount, counted
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit, Summaries
 from bayesgen.labels import AnyLabel
@@ -112,7 +112,7 @@ class AverageFit(Fit[AnyLabel]):
     members: tuple[Fit, ...] = dataclasses.field(default=(), repr=False)
     scores: Float[np.ndarray, " M"] | None = dataclasses.field(default=None, repr=False)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         order = np.argsort(-self.weights, kind="stable")[:3]
         structures = {
             f"weight {self.weights[index]:.3f}, member {index}": repr(self.members[index].model) for index in order
@@ -126,7 +126,7 @@ class AverageFit(Fit[AnyLabel]):
             **structures,
             "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, fit.best",
         }
-        return described(f"AverageFit of {len(self.members)} structures", fingerprints)
+        return f"AverageFit of {len(self.members)} structures", fingerprints
 
     @property
     def weights(self) -> Float[np.ndarray, " M"]:

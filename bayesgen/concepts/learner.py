@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows
-from bayesgen.describe import amount, described
+from bayesgen.describe import Described, Description, amount
 from bayesgen.errors import BayesgenWarning, DataError, FitError, ModelError, PredictionError, warn
 from bayesgen.fitting import Method, Trained, datatree, fit, sampler_statistics
 from bayesgen.posteriors import At, ParameterArrays, Posterior
@@ -282,7 +282,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
     examples: Examples
     seed: Seed = dataclasses.field(default=0, compare=False)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         sets, several = self.examples.sets, self.examples.several
         positive = sum(examples.num_positive for examples in sets)
         negative = sum(examples.num_negative for examples in sets)
@@ -297,7 +297,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
             "log evidence": amount(self.log_evidence),
             "next": f"predict(fit, queries, rule=...), fit{'[0]' if several else ''}.hypotheses",
         }
-        return described(f"ConceptFit of {self.model!r}", lines)
+        return f"ConceptFit of {self.model!r}", lines
 
     def __iter__(self) -> Iterator["ConceptFit"]:
         return (self[index] for index in range(len(self)))
@@ -392,7 +392,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
 
 
 @by_content
-class ConceptPrediction:
+class ConceptPrediction(Described):
     """Predictions for n queries, in their order; from a fit of several sets of examples, a row for each set.
 
     Attributes:
@@ -404,14 +404,14 @@ class ConceptPrediction:
     membership: np.ndarray
     next_example: np.ndarray
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         shape = self.membership.shape
         sets = f" for {shape[0]} sets of examples" if len(shape) > 1 else ""
         lines: dict[str, str | None] = {"next": "answer.membership, answer.next_example"}
         if self.membership.size:
             low, high = self.membership.min(), self.membership.max()
             lines = {"membership": f"{low:.3f} to {high:.3f}, mean {self.membership.mean():.3f}", **lines}
-        return described(f"ConceptPrediction of {shape[-1]} queries{sets}", lines)
+        return f"ConceptPrediction of {shape[-1]} queries{sets}", lines
 
 
 @answer.register

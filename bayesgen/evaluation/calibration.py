@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import special
 
 from bayesgen.data import Rows, Schema, joined_rows, read_table
-from bayesgen.describe import described, quote_some
+from bayesgen.describe import Described, Description, quote_some
 from bayesgen.errors import (
     DataError,
     FitError,
@@ -44,7 +44,7 @@ HELD_OUT = "held-out row"
 
 
 @by_content
-class Calibration:
+class Calibration(Described):
     """Ranks of true parameters among draws from the posterior, over simulated data sets.
 
     Attributes:
@@ -86,7 +86,7 @@ class Calibration:
         """Whether all lines of the table passed."""
         return bool(self.table["passed"].all())
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         worst = self.table.iloc[int(self.table["p_value"].argmin())]
         failed = self.table.loc[~self.table["passed"], "quantity"].unique().tolist()
         lines = {
@@ -97,7 +97,7 @@ class Calibration:
             "not uniform": quote_some(failed) if failed else None,
             "next": "result.table, result.passed, result.plot()",
         }
-        return described(f"Calibration by {len(self.num_draws)} simulations", lines)
+        return f"Calibration by {len(self.num_draws)} simulations", lines
 
     def to_json(self) -> str:
         """The table and the configuration as strict JSON."""

@@ -15,7 +15,7 @@ import pandas as pd
 
 from bayesgen import __version__
 from bayesgen.data import Schema, check_index, read_table
-from bayesgen.describe import quote_some
+from bayesgen.describe import Description, quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, fit, prepare
 from bayesgen.prediction import (
@@ -43,6 +43,7 @@ from .answers import (
     score_table,
 )
 from .training_sets import attempted
+from .verdicts import Judged, verdict_on_rows
 
 Pair: TypeAlias = tuple[Method, Rule]
 TRUTH = "truth"  # name of the model that is the true process
@@ -65,7 +66,7 @@ _NOT_IN_JSON = ["fit_seconds", "predict_seconds"]  # equal runs give equal resul
 
 
 @by_content
-class Comparison:
+class Comparison(Judged):
     """Predictions of the same test rows by several models, methods and rules, and their scores.
 
     answers: one `Answer` for each model and (method, rule) pair, refused ones included.
@@ -182,9 +183,18 @@ class Comparison:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
         return as_json(self.to_dict())
 
-    def __repr__(self) -> str:
+    @functools.cached_property
+    def verdicts(self) -> dict[str, str]:
+        """Model -> which of the two answers predicts better, by how much, and whether that is more than noise.
+
+        The first average stands against the best plug-in of the same model; the error is that over test rows.
+        """
+        models = dict.fromkeys(answer.model for answer in self.answers)
+        return {model: verdict_on_rows([a for a in self.scored if a.model == model]) for model in models}
+
+    def _description(self) -> Description:
         columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
-        return f"Comparison on {len(self.rows)} test rows\n{self.table[columns].to_string(index=False)}"
+        return f"Comparison on {len(self.rows)} test rows", {**self._verdict_entries, "scores": self.table[columns]}
 
 
 def plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
 from bayesgen.data import Rows, Table, as_weights, read_table
-from bayesgen.describe import described
+from bayesgen.describe import Described, Description
 from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
 from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods_by_site, with_uneven_tails
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @by_content
-class LeaveOneOut:
+class LeaveOneOut(Described):
     """Scores of training rows, each predicted from the others.
 
     Attributes:
@@ -72,7 +72,7 @@ class LeaveOneOut:
         """Scores by their weights, of rows that have any."""
         return (self.frequencies * scores)[self.frequencies > 0]
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         k = self.pareto_k
         lines = {
             "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}",
@@ -83,7 +83,7 @@ class LeaveOneOut:
             "pareto k above 0.7": None if k is None else f"{int((k > MAX_K).sum())} rows",
             "next": "result.log_scores, result.total, result.to_elpd()",
         }
-        return described(f"LeaveOneOut of {len(self.log_scores)} rows", lines)
+        return f"LeaveOneOut of {len(self.log_scores)} rows", lines
 
     def to_elpd(self) -> "ELPDData":
         """The scores as ArviZ's `ELPDData`, for `arviz_stats.compare`."""

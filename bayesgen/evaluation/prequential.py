@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.data import Rows, Schema, is_chunked
-from bayesgen.describe import described
+from bayesgen.describe import Described, Description
 from bayesgen.errors import DataError, FitError, keywords_stated
 from bayesgen.fitting import (
     DataSets,
@@ -44,7 +44,7 @@ EXACT_AVERAGE: Pair = (Exact(), BMA())
 
 
 @by_content
-class Prequential:
+class Prequential(Described):
     """The scores of rows, each predicted from the rows before it.
 
     Arrays have the axes (pairs, sequences, rows). The axis of pairs is there for several pairs, the axis of sequences
@@ -92,7 +92,7 @@ class Prequential:
         """Number of rows that have no score."""
         return (np.isnan(self.log_scores) & (self.weights > 0)).sum(-1)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         totals = -self.code_length[..., -1]
         lines = {
             "pairs": ", ".join(self.pairs),
@@ -100,7 +100,7 @@ class Prequential:
             "rows without a score": str(int(self.num_unscored.sum())) if self.num_unscored.any() else None,
             "next": "result.log_scores, result.code_length, result.to_frame(), result.plot()",
         }
-        return described(f"Prequential of {self.log_scores.shape[-1]} rows", lines)
+        return f"Prequential of {self.log_scores.shape[-1]} rows", lines
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with a line for each pair, sequence and row: pair, sequence, row and both scores."""

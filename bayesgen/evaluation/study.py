@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen.data import Schema, Table
-from bayesgen.describe import described
+from bayesgen.describe import Description
 from bayesgen.errors import (
     BayesgenError,
     DataError,
@@ -34,6 +34,7 @@ from bayesgen.typing import Data, Seed, Values
 from .answers import mean_and_error, paired_difference, score_frame
 from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
 from .training_sets import TrainingSets, attempted, subsets, worlds
+from .verdicts import Judged, verdict_on_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ Records: TypeAlias = list[dict[str, Any]]
 
 
 @by_content
-class Study:
+class Study(Judged):
     """The scores of several models, methods and rules, learned from many training sets of several sizes.
 
     Attributes:
@@ -119,6 +120,26 @@ class Study:
             rows.append({**row, "reference": " + ".join(reference)})
         return pd.DataFrame(rows)
 
+    @functools.cached_property
+    def verdicts(self) -> dict[str, str]:
+        """Model -> which of the two answers predicts better, at which sizes, by how much, and where that may be noise.
+
+        The first average stands against the best plug-in of the same model at each size; errors are those over
+        training sets: see `about_errors`.
+        """
+        scores = self.table.assign(name=self.table["method"] + " + " + self.table["rule"])
+        two_step = {f"{method} + {rule}" for method, rule in self.two_step}
+        sentences = dict[str, str]()
+        for model in (model for model in self.references if model != TRUTH):
+            frames = scores[scores["model"] == model].groupby("size", sort=False)
+            scores_by_size: Any = {
+                size: {name: rows.sort_values("repeat")["log_score"].to_numpy(float) for name, rows in answers}
+                for size, answers in ((size, frame.groupby("name", sort=False)) for size, frame in frames)
+            }
+            unit = f"training rows{' of each class' * self.config['per_class']}"
+            sentences[model] = verdict_on_sizes(scores_by_size, two_step, unit)
+        return sentences
+
     def plot(self) -> "Figure":
         """Learning curves of the mean log score with bands of a standard error, and paired differences below."""
         from bayesgen.plots import learning_curves
@@ -144,8 +165,9 @@ class Study:
         """`to_dict` as strict JSON: numbers that are not finite are null."""
         return as_json(self.to_dict())
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         lines = {
+            **self._verdict_entries,
             "answers": "; ".join(" + ".join(answer) for answer in self.answers),
             "sizes": ", ".join(map(str, self.table["size"].unique())),
             "refused": f"{count} rows: see study.table"
@@ -155,7 +177,7 @@ class Study:
             "errors": self.about_errors,
             "next": "study.summary, study.table, study.plot(), study.to_json()",
         }
-        return described(f"Study of {self.table['repeat'].nunique()} repeats", lines)
+        return f"Study of {self.table['repeat'].nunique()} repeats", lines
 
 
 @keywords_stated

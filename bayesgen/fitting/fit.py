@@ -14,7 +14,7 @@ import bayesgen.fitting.growth as growth
 import bayesgen.fitting.sampling as sampling
 import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
-from bayesgen.describe import amount, counted, described, free_name, quote_some, shapes, shortened
+from bayesgen.describe import Described, Description, amount, counted, free_name, quote_some, shapes, shortened
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.labels import Labelled
 from bayesgen.models import LABEL, Block, FactorCoordinates
@@ -44,7 +44,7 @@ LOG_JOINT_KINDS = ("mean", "mode", "draws", "predictive")
 
 
 @by_content
-class Diagnosis:
+class Diagnosis(Described):
     """Diagnostics of Markov chains.
 
     Attributes:
@@ -66,11 +66,11 @@ class Diagnosis:
             return "Do not rely on these draws yet: " + "; ".join(self.problems) + "."
         return "No problem was found: the chains agree, and are long enough."
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         lines = {name: str(value) for name, value in self.sampler.items()}
-        worst = self.table.sort_values("ess_bulk").head(10).to_string(index=False, float_format="{:,.4g}".format)
-        title = described(f"Diagnosis of {self.sampler['chains']} chains", {**lines, "worst of": f"{len(self.table)}"})
-        return f"{title}\n{worst}\n{self.verdict}"
+        worst = self.table.sort_values("ess_bulk").head(10)
+        entries = {**lines, "verdict": self.verdict, f"worst of {len(self.table)} parameters": worst}
+        return f"Diagnosis of {self.sampler['chains']} chains", entries
 
 
 @by_content
@@ -98,8 +98,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
     states, local, impute = unobserved.states, unobserved.local, unobserved.impute
     update, add_class = growth.update, growth.add_class
 
-    def __repr__(self) -> str:
-        return described(f"Fit of {self.model!r}", _description(self))
+    def _description(self) -> Description:
+        return f"Fit of {self.model!r}", _entries(self)
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
@@ -342,8 +342,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
         save(self, path, export.tree_to_save(self))
 
 
-def _description(fit: Fit) -> dict[str, str | None]:
-    """The lines of `repr` of a fit, by name."""
+def _entries(fit: Fit) -> dict[str, str | None]:
+    """What is told of a fit, by name."""
     about_draws = fit.posterior.described
     kind = ", a point" if fit.posterior.is_point else " of each draw" if fit.is_sampled else ", posterior means"
     return {

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, category_array
-from bayesgen.describe import described
+from bayesgen.describe import Described, Description
 from bayesgen.errors import (
     BayesgenError,
     DataError,
@@ -80,7 +80,7 @@ class ScaledStatistics:
 
 
 @by_content
-class FitBatch(Savable, Sequence[Fit]):
+class FitBatch(Described, Savable, Sequence[Fit]):
     """The fits of B data sets by one model and method: a sequence of `Fit`.
 
     `predict` takes a batch like a fit, and its answer has a leading axis (B). A data set whose fit is refused has NaN
@@ -206,14 +206,14 @@ class FitBatch(Savable, Sequence[Fit]):
         scaled = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.scaled)
         return scaled.posterior(self.sets.model, without_moments(self.schema), self.method)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         lines = {
             "method": repr(self.method),
             "path": str(self.attributes["path"]),
             "refused": f"{len(self.refused)}: see batch.refused" if self.refused else None,
             "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
         }
-        return described(f"FitBatch of {len(self)} data sets, {self.model!r}", lines)
+        return f"FitBatch of {len(self)} data sets, {self.model!r}", lines
 
     def to_datatree(
         self,

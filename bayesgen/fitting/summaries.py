@@ -19,7 +19,7 @@ from bayesgen.data import (
     read_tables,
     warn_of_unknown,
 )
-from bayesgen.describe import amount, counted, described
+from bayesgen.describe import Described, Description, amount, counted
 from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Model, Recipe
@@ -30,7 +30,7 @@ from bayesgen.typing import Data, Int, Values
 
 
 @by_content
-class Summaries:
+class Summaries(Described):
     """Training data, reduced to sufficient statistics (rows are kept for sites that have none).
 
     `bayesgen.summarize` makes summaries, and `bayesgen.fit` takes them in place of X and y. Summaries of disjoint rows
@@ -52,7 +52,7 @@ class Summaries:
     unlabelled_places: Int[np.ndarray, " m"] | None = dataclasses.field(default=None, compare=False)
     rows: Rows | None = dataclasses.field(default=None, compare=False)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         unlabelled_weight = self.total_weight - float(self.statistics.class_weights.sum())
         lines = {
             "rows (total weight)": amount(self.total_weight),
@@ -61,7 +61,7 @@ class Summaries:
             "classes": counted(self.schema.classes or ()),
             "next": "fit(model, summaries, method=...), one + two for those of other rows",
         }
-        return described(f"Summaries for {self.model!r}", lines)
+        return f"Summaries for {self.model!r}", lines
 
     @property
     def total_weight(self) -> float:

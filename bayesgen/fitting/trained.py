@@ -8,6 +8,7 @@ from typing import Any, Generic
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, read_table, warn_of_unknown
+from bayesgen.describe import Described
 from bayesgen.families import Family, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Answered
@@ -22,7 +23,7 @@ from .summaries import Summaries
 
 
 @by_content
-class Trained(Savable, Generic[Answered]):
+class Trained(Described, Savable, Generic[Answered]):
     """A trained model of any kind, with its method and its posterior.
 
     The type parameter is the type of its predictions, for type checkers and editors: `Trained["ClassPrediction"]`.

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown
-from bayesgen.describe import described, quote_some
+from bayesgen.describe import Described, Description, quote_some
 from bayesgen.errors import ModelError, PredictionError, check_integer
 from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @by_content
-class HiddenStates:
+class HiddenStates(Described):
     """The hidden states of n sequences of up to T time steps, of S states; NaN, or -1, past the end of a sequence.
 
     Where the model has classes, states are given each class: an axis of the K classes follows that of the rows. State 0
@@ -59,7 +59,7 @@ class HiddenStates:
     reordered: float | None = None
     index: "pd.Index | None" = None
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         num_states = self.probabilities.shape[-1]
         highest = self.probabilities.max(-1, initial=0.0)
         highest = highest[~np.isnan(highest)]
@@ -72,7 +72,7 @@ class HiddenStates:
             else None,
             "next": "states.probabilities, states.paths, states.most_probable, states.to_frame()",
         }
-        return described(f"HiddenStates of {len(self.lengths)} sequences, {num_states} states", lines)
+        return f"HiddenStates of {len(self.lengths)} sequences, {num_states} states", lines
 
     def until(self, lengths: Int[np.ndarray, " n"]) -> "HiddenStates":
         """The states with NaN, and -1, past these lengths, and where sequences are impossible."""

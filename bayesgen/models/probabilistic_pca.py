@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from bayesgen.data import REAL, Rows, Schema, Table
-from bayesgen.describe import described, quote_some
+from bayesgen.describe import Described, Description, quote_some
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_factors
 from bayesgen.program import ConcreteModel, Recipe
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @by_content
-class FactorCoordinates:
+class FactorCoordinates(Described):
     """The posterior of the factors of n rows at a process: normal, with these means and covariances.
 
     `numpy.asarray` gives the means. A row is expected at mean + loadings @ its factors.
@@ -85,9 +85,9 @@ class FactorCoordinates:
     def __len__(self) -> int:
         return len(self.mean)
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         entries = {"next": ".mean, .covariance, .loadings, .to_frame(), numpy.asarray(...)"}
-        return described(f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", entries)
+        return f"FactorCoordinates of {len(self.mean)} rows, {self.mean.shape[1]} factors", entries
 
 
 REAL_COLUMNS = "real"

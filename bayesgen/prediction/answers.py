@@ -10,7 +10,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from bayesgen.data import check_index, labelled, named_classes
-from bayesgen.describe import described, free_name, shortened
+from bayesgen.describe import Described, Description, free_name, shortened
 from bayesgen.errors import PredictionError, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @by_content
-class ClassPrediction:
+class ClassPrediction(Described):
     """Class probabilities of n new rows.
 
     Attributes:
@@ -55,9 +55,9 @@ class ClassPrediction:
     is_robust: Bool[np.ndarray, " n"] | None = None
     index: "pd.Index | None" = None
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         title = f"ClassPrediction of {_size(self.log_marginal)} by {len(self.classes)} classes"
-        return described(title, self._lines() if self.log_marginal.size else {})
+        return title, self._lines() if self.log_marginal.size else {}
 
     def _lines(self) -> dict[str, str | None]:
         """The lines of `repr`, by name."""
@@ -215,7 +215,7 @@ def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n
 
 
 @by_content
-class ContinuousPrediction:
+class ContinuousPrediction(Described):
     """The distribution of the label y of n new rows, where it is a number or a count.
 
     Attributes:
@@ -244,7 +244,7 @@ class ContinuousPrediction:
     def __len__(self) -> int:
         return self.outcomes.num_rows
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         values, errors = self.mean, self.standard_error
         lines: dict[str, str | None] = {}
         if len(self):
@@ -254,7 +254,7 @@ class ContinuousPrediction:
                 "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
                 "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
             }
-        return described(f"ContinuousPrediction of {_size(values)}", lines)
+        return f"ContinuousPrediction of {_size(values)}", lines
 
     @functools.cached_property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -388,7 +388,7 @@ def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:
 
 
 @by_content
-class DensityPrediction:
+class DensityPrediction(Described):
     """Densities of n new rows under a model without classes: a program with label=None, an average over mixtures.
 
     Attributes:
@@ -401,7 +401,7 @@ class DensityPrediction:
     without_classes: str
     device: str = "cpu"
 
-    def __repr__(self) -> str:
+    def _description(self) -> Description:
         values = self.log_marginal
         lines = {
             "log density": f"{values.min():,.6g} to {values.max():,.6g}, mean {values.mean():,.6g}"
@@ -409,7 +409,7 @@ class DensityPrediction:
             else None,
             "next": "answer.log_marginal",
         }
-        return described(f"DensityPrediction of {_size(values)}", lines)
+        return f"DensityPrediction of {_size(values)}", lines
 
     @property
     def probabilities(self) -> NoReturn:
