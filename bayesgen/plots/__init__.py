@@ -9,10 +9,6 @@ from .answers import draw_coverage as draw_coverage
 from .processes import hypotheses, posterior
 from .results import calibration, learning_curves, prequential
 from .rows import decision_regions, entropy, regression_bands, responsibilities, states
-from .style import BEST_NAME as BEST_NAME
-from .style import ONE_STEP as ONE_STEP
-from .style import ONE_STEP_NAME as ONE_STEP_NAME
-from .style import TWO_STEP as TWO_STEP
 from .style import drawing as drawing
 from .style import looks as looks
 from .style import save_figure as save_figure

@@ -3,16 +3,17 @@
 import contextlib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
 from bayesgen.errors import PredictionError
-from bayesgen.evaluation import TRUTH, Answer, Comparison, Study, answers_of_fit, both_answers, paired_difference
-from bayesgen.prediction import Rule, calibration_bins
+from bayesgen.evaluation import TRUTH, Answer, Comparison, Study, answers_of_fit, both_answers
+from bayesgen.prediction import ClassPrediction, Rule, calibration_bins
 from bayesgen.typing import Data, Float, Values
 
 from .style import (
@@ -59,14 +60,12 @@ def reliability(
         ax: axes to draw in, one for each panel; None for a new figure.
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
-    comparison = _classes_compared(_compared(subject, X, y, rules))
+    comparison = _compared(subject, X, y, rules)
     with _model_panels(comparison, ax, width) as (figure, panels):
         for panel, answers in panels:
-            truth: Any = comparison.truth
-            lowest = 1.0
+            lowest, truth = 1.0, cast("np.ndarray", comparison.truth)
             for answer, label, look in drawn_answers(answers):
-                table = answer.prediction.log_probabilities
-                count, confidence, share = calibration_bins(table, truth, num_bins)
+                count, confidence, share = calibration_bins(class_table(answer.prediction), truth, num_bins)
                 low, high = (stats.binom.ppf(p, count, np.minimum(confidence, 1.0)) / count for p in (0.025, 0.975))
                 panel.fill_between(confidence, low, high, color=look["color"], alpha=0.13, linewidth=0)
                 panel.plot(confidence, share, label=label, **look)
@@ -99,23 +98,23 @@ def coverage(
     comparison = _compared(subject, X, y, rules)
     with _model_panels(comparison, ax, width) as (figure, panels):
         for panel, answers in panels:
-            places = {label: (answer.rows["pit"].to_numpy(), look) for answer, label, look in drawn_answers(answers)}
-            draw_coverage(panel, places)
+            pits = {label: (answer.rows["pit"].to_numpy(), look) for answer, label, look in drawn_answers(answers)}
+            draw_coverage(panel, pits)
     return figure
 
 
-def draw_coverage(panel: Axes, places: Mapping[str, tuple[Float[np.ndarray, " n"], Mapping[str, Any]]]) -> None:
+def draw_coverage(panel: Axes, pits: Mapping[str, tuple[Float[np.ndarray, " n"], Mapping[str, Any]]]) -> None:
     """Curves of coverage with their band.
 
     Args:
         panel: the axes.
-        places: label -> probability of a value up to the truth for each row, NaN where the row is impossible; and the
-            look of the curve.
+        pits: label -> probability of a value up to the truth for each row, NaN where the row is impossible (the
+            probability integral transform); and the look of the curve.
     """
-    num_rows = max(len(pit) for pit, _ in places.values())
+    num_rows = max(len(pit) for pit, _ in pits.values())
     low, high = (stats.binom.ppf(p, num_rows, LEVELS) / num_rows for p in (0.025, 0.975))
     panel.fill_between(LEVELS, low, high, color=FAINT, linewidth=0, label="band of calibrated answers, 95 %")
-    for label, (pit, look) in places.items():
+    for label, (pit, look) in pits.items():
         distances = np.nan_to_num(np.abs(2 * pit - 1), nan=np.inf)  # impossible rows are in no interval
         shares = np.searchsorted(np.sort(distances), LEVELS, side="right") / num_rows
         panel.plot(LEVELS, shares, label=label, markevery=20, **look)
@@ -144,31 +143,28 @@ def agreement(
         rules: of a fit, one of two steps and one of one step.
         ax, width: as in `reliability`.
     """
-    comparison = _classes_compared(_compared(subject, X, y, rules))
-    is_known = comparison.truth is not None
-    with _model_panels(comparison, ax, width) as (figure, panels):
+    comparison = _compared(subject, X, y, rules)
+    heading = "probability of the true class" if y is not None or X is None else "probability of the averaged class"
+    with _model_panels(comparison, ax, width, heading) as (figure, panels):
         for panel, answers in panels:
             pair = two_step, one_step = _pair(answers)
-            logs = [answer.prediction.log_probabilities for answer in pair]
-            codes = comparison.truth if is_known else np.nan_to_num(logs[1], nan=-np.inf).argmax(1)
-            x, y_values = (np.exp(table[np.arange(len(table)), codes]) for table in logs)
+            tables = [class_table(answer.prediction) for answer in pair]
+            truth: Any = (
+                np.nan_to_num(tables[1], nan=-np.inf).argmax(1) if comparison.truth is None else comparison.truth
+            )
+            x, height = (np.exp(table[np.arange(len(table)), truth]) for table in tables)
             differs = two_step.prediction.labels != one_step.prediction.labels
-            panel.plot(x[~differs], y_values[~differs], "o", color=GREY, alpha=0.6, mew=0, label="same class by both")
+            panel.plot(x[~differs], height[~differs], "o", color=GREY, alpha=0.6, mew=0, label="same class by both")
             label = "different classes" if differs.any() else None
-            panel.plot(x[differs], y_values[differs], "x", color=INK, mew=1.2, label=label)
+            panel.plot(x[differs], height[differs], "x", color=INK, mew=1.2, label=label)
             panel.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, zorder=0)
-            gains, losses = int((y_values > x).sum()), int((y_values < x).sum())
-            corners: Any = {"transform": panel.transAxes}
-            panel.text(0.03, 0.97, f"higher by the average\nin {gains} rows", color=ONE_STEP, va="top", **corners)
-            text = f"higher by one process\nin {losses} rows"
-            panel.text(0.97, 0.03, text, color=TWO_STEP, ha="right", **corners)
-            panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xlabel=_label(two_step))
-            panel.set_ylabel(_label(one_step))
-            panel.xaxis.label.set_color(TWO_STEP)
-            panel.yaxis.label.set_color(ONE_STEP)
-        figure_title = "probability of the true class" if is_known else "probability of the averaged answer's class"
-        for panel, _ in panels:
-            panel.set_title("\n".join(filter(None, [panel.get_title(), figure_title])))
+            corner: Any = {"transform": panel.transAxes}
+            text = f"higher by the average\nin {np.sum(height > x)} rows"
+            panel.text(0.03, 0.97, text, color=ONE_STEP, va="top", **corner)
+            text = f"higher by one process\nin {np.sum(height < x)} rows"
+            panel.text(0.97, 0.03, text, color=TWO_STEP, ha="right", **corner)
+            panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+            panel.set(xlabel=_label(two_step), ylabel=_label(one_step))
     return figure
 
 
@@ -184,85 +180,62 @@ def paired_differences(result: Comparison | Study, *, ax: Panels = None, width: 
         ax: axes to draw in; None for a new figure.
         width: of a new figure in inches.
     """
-    lines = [*(_study_lines(result) if isinstance(result, Study) else _comparison_lines(result))]
+    table, reference = _differences(result)
     width = 1.4 * PANEL if width is None else width
-    labels = [textwrap.fill(line[0], max(12, int(7 * width))) for line in lines]
+    labels = [textwrap.fill(label, max(12, int(7 * width))) for label in table["label"]]
     height = 0.9 + sum(0.1 + 0.14 * (label.count("\n") + 1) for label in labels)
     with drawing(ax, width=width, height=height) as (figure, ((panel,),)):
-        _scale_differences(panel, [(difference, error) for _, _, difference, error, _ in lines])
-        for place, (_, is_two_step, difference, error, note) in enumerate(lines):
-            look = looks([is_two_step])[0] | {"linestyle": "none"}
-            if np.isfinite(difference):
-                label = {True: ONE_PROCESS_NAME, False: ONE_STEP_NAME, None: TRUTH_NAME}[is_two_step]
-                panel.errorbar(difference, place, xerr=2 * np.nan_to_num(error), capsize=2.5, label=label, **look)
+        for place, row in enumerate(table.to_dict("records")):
+            look = looks([row["is_two_step"]])[0] | {"linestyle": "none", "label": WORDS[row["is_two_step"]]}
+            if np.isfinite(row["difference"]):
+                ends = 2 * np.nan_to_num(row["standard_error"])
+                panel.errorbar(row["difference"], place, xerr=ends, capsize=2.5, **look)
             else:
-                panel.text(0, place, f" {note or NOT_FINITE.get(difference, 'no number')}", va="center", color=INK)
+                note = "refused" if row["refused"] else NOT_FINITE.get(row["difference"], "no difference")
+                panel.text(0, place, f" {note}", va="center", color=INK)
+        longest = float(table["difference"].abs().replace(np.inf, np.nan).max())
+        if longest > MOST_LINEAR:  # so that short differences can be seen, too
+            panel.set_xscale("symlog", linthresh=1.0)
+            panel.set_xticks([-round(longest), -1, 0, 1], [f"−{longest:,.0f}", "−1", "0", "1"])
         panel.axvline(0, color=GREY, linewidth=0.8, zorder=0)
-        panel.set_yticks(range(len(lines)), labels)
-        panel.set_ylim(len(lines) - 0.5, -0.5)
-        panel.tick_params(axis="y", length=0)
-        panel.spines["left"].set_visible(False)
-        scale = "; logarithmic\nbeyond ±1" if panel.get_xscale() == "symlog" else ""
-        panel.set_xlabel(f"mean log score less that of\n{_reference(result)}\n(nats a row{scale})")
-        if isinstance(result, Study):
-            panel.set_ylabel(f"answer, training rows{' of each class' * result.config['per_class']}")
+        panel.set_yticks(range(len(labels)), labels)
+        panel.set_ylim(len(labels) - 0.5, -0.5)
+        scale = "; logarithmic\nbeyond ±1" * (longest > MOST_LINEAR)
+        panel.set_xlabel(f"mean log score less that of\n{reference}\n(nats a row{scale})")
+        panel.set_ylabel("answer, training rows" if isinstance(result, Study) else "answer")
     return figure
 
 
-MOST_LINEAR = 10.0  # nats; farther ends make a forest's axis logarithmic
+MOST_LINEAR = 10.0  # nats; farther differences make a forest's axis logarithmic
 NOT_FINITE = {-np.inf: "−∞: it rules out true values", np.inf: "+∞: the other answer rules out true values"}
-Line: TypeAlias = tuple[str, bool | None, float, float, str | None]  # label, two-step, difference, error, note
+WORDS = {True: ONE_PROCESS_NAME, False: ONE_STEP_NAME, None: TRUTH_NAME}
 
 
-def _scale_differences(panel: Axes, differences: Sequence[tuple[float, float]]) -> None:
-    """A logarithmic axis where some differences are very long, so that the others can be seen, too."""
-    finite = [pair for pair in differences if np.isfinite(pair).all()]
-    low = min((difference - 2 * error for difference, error in finite), default=0.0)
-    high = max((difference + 2 * error for difference, error in finite), default=0.0)
-    if max(-low, high) > MOST_LINEAR:
-        panel.set_xscale("symlog", linthresh=1.0, linscale=1.0)
-        powers = [10.0 ** int(np.log10(max(end, 1.0))) for end in (-low, high)]
-        panel.set_xticks(sorted({-powers[0], -1.0, 0.0, 1.0, powers[1]} if low < -1 else {0.0, 1.0, powers[1]}))
-        panel.minorticks_off()
-        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace("-", "−"))
-
-
-def _comparison_lines(comparison: Comparison) -> Iterator[Line]:
-    """A line for each answer but the references."""
-    scored = comparison.scored
-    references = {model: _first([answer for answer in scored if answer.model == model]) for model in _models(scored)}
-    names = dict.fromkeys(answer.model for answer in comparison.answers)
-    for answer in comparison.answers:
-        label = f"{answer.model}: " * (len(names) > 1) + f"{answer.method} · {answer.rule}"
-        reference = references.get(answer.model)
-        if answer.refused is not None or reference is None:
-            yield label, answer.two_step, np.nan, np.nan, "refused"
-        elif answer.key != reference.key:
-            rows = next(other for other in scored if other.key == answer.key).log_scores
-            yield label, answer.two_step, *paired_difference(rows, reference.log_scores), None
-
-
-def _study_lines(study: Study) -> Iterator[Line]:
-    """A line for each answer and size but those of the references."""
-    models = len(study.references)
-    for row in study.summary.to_dict("records"):
-        pair = row["method"], row["rule"]
-        if row["model"] != TRUTH and pair == study.references[row["model"]]:
-            continue
-        name = f"{row['model']}: " * (models > 1 and row["model"] != TRUTH) + " · ".join(dict.fromkeys(pair))
-        note = "refused" if not row["repeats"] else None
-        is_two_step = None if row["model"] == TRUTH else pair in study.two_step
-        yield f"{name}, {row['size']}", is_two_step, row["difference"], row["standard_error"], note
-
-
-def _reference(result: Comparison | Study) -> str:
-    """The names of the answers from which differences are taken."""
+def _differences(result: Comparison | Study) -> tuple[pd.DataFrame, str]:
+    """A line for each answer with its difference, label and number of steps; and from which answer differences are."""
     if isinstance(result, Study):
+        table, two_step = result.summary, result.two_step
+        size: Any = ", " + table["size"].astype(str)
         names = [" · ".join(pair) for pair in result.references.values()]
+        table = table.assign(refused=table["repeats"] == 0)
     else:
-        firsts = [_first([answer for answer in result.scored if answer.model == m]) for m in _models(result.scored)]
-        names = [f"{answer.method} · {answer.rule}" for answer in firsts]
-    return " or ".join(dict.fromkeys(names))
+        table, size = result.table, ""
+        two_step = {(answer.method, answer.rule) for answer in result.answers if answer.two_step}
+        reference = _first(result.scored)
+        if not reference.is_map:
+            mean = {name: table[f"{name}_from_mean"] for name in ("difference", "standard_error")}
+            table = table.assign(**mean)
+        if not (reference.is_map or reference.is_mean):
+            raise PredictionError(
+                "Differences are taken from the MAP() plug-in, or from the plug-in at a posterior mean, and the "
+                "comparison has neither: see comparison.differences."
+            )
+        names = [f"{reference.method} · {reference.rule}"]
+    steps = [None if model == TRUTH else (method, rule) in two_step for model, method, rule in table.iloc[:, :3].values]
+    model = table["model"] + ": " if table["model"].nunique() > 1 else ""
+    labels = model + table["method"] + " · " + table["rule"] + size
+    table = table.assign(label=labels, is_two_step=pd.Series(steps, table.index, object))
+    return table, " or ".join(dict.fromkeys(names))
 
 
 def _first(answers: Sequence[Answer]) -> Answer:
@@ -286,32 +259,29 @@ def _compared(subject: Any, X: Data | None, y: Values | None, rules: Sequence[Ru
     if isinstance(subject, Comparison):
         return subject
     if X is None:
-        raise PredictionError("X is needed for the answers of a fit: give rows, plots.reliability(fit, X, y).")
+        raise PredictionError("X is missing: rows for which the fit is asked, such as plots.reliability(fit, X, y).")
     return answers_of_fit(subject, both_answers(subject, rules), X, y)
-
-
-def _classes_compared(comparison: Comparison) -> Comparison:
-    """The comparison, if its answers are probabilities of classes."""
-    if any(not hasattr(answer.prediction, "log_probabilities") for answer in comparison.scored):
-        raise PredictionError("The figure is of probabilities of classes, and a number is predicted: see coverage.")
-    return comparison
-
-
-def _models(answers: Sequence[Answer]) -> list[str]:
-    return list(dict.fromkeys(answer.model for answer in answers))
 
 
 @contextlib.contextmanager
 def _model_panels(
-    comparison: Comparison, ax: Panels, width: float | None
+    comparison: Comparison, ax: Panels, width: float | None, heading: str = ""
 ) -> Iterator[tuple[Figure, list[tuple[Axes, list[Answer]]]]]:
     """A figure, and a panel with its answers for each model."""
-    models = _models(comparison.scored)
-    with drawing(ax, 1, len(models), width=width, height=3.5) as (figure, ((*panels,),)):
-        for panel, model in zip(panels if len(models) > 1 else (), models, strict=False):
-            panel.set_title(model)
-        answers = [[answer for answer in comparison.scored if answer.model == model] for model in models]
-        yield figure, list(zip(panels, answers, strict=True))
+    by_model: dict[str, list[Answer]] = {}
+    for answer in comparison.scored:
+        by_model.setdefault(answer.model, []).append(answer)
+    with drawing(ax, 1, len(by_model), width=width, height=3.5) as (figure, ((*panels,),)):
+        for panel, model in zip(panels, by_model, strict=True):
+            panel.set_title("\n".join([*[model] * (len(by_model) > 1), heading]).strip())
+        yield figure, list(zip(panels, by_model.values(), strict=True))
+
+
+def class_table(prediction: Any) -> Float[np.ndarray, "n K"]:
+    """The log probabilities of a prediction of classes."""
+    if not isinstance(prediction, ClassPrediction):
+        raise PredictionError("The figure is of probabilities of classes, and a number is predicted: see coverage.")
+    return prediction.log_probabilities
 
 
 def _label(answer: Answer) -> str:

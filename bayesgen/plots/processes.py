@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from arviz_base import xarray_sel_iter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -55,8 +56,7 @@ def posterior(
             "The fit is a point, which has no posterior density. Fit with Exact() or NUTS(), and give this fit as "
             "point=."
         )
-    tree = fit.to_datatree(num_draws=num_draws, seed=seed)
-    draws = tree["posterior"].to_dataset()
+    draws = fit.to_datatree(num_draws=num_draws, seed=seed)["posterior"].to_dataset()
     if point is None:
         means = dict(zip(draws, fit.posterior.mean.values(), strict=True))  # type: ignore[attr-defined]
         points = draws.isel(chain=0, draw=0).copy(data=means)
@@ -67,32 +67,24 @@ def posterior(
     total = sum(values.size for values in points.values())
     if total > MOST_PANELS:
         raise PredictionError(f"There are {total} numbers to draw: choose some by var_names= and coords=.")
-    names = {name: _entries(values) for name, values in points.items()}
+    entries = list(xarray_sel_iter(points, skip_dims=set()))
     with drawing(ax, 1, total, width=width, height=1.75, least=1.7) as (figure, ((*panels,),)):
-        axes, remaining, label = {}, iter(panels), BEST_NAME if point else MEAN_NAME
-        for name, values in points.items():
-            cells = np.empty(values.shape, object)
-            for index in np.ndindex(*values.shape):
-                cells[index] = panel = next(remaining)
-                panel.axvline(values.values[index], color=TWO_STEP, linestyle="--", label=label)
-                panel.set(xlabel=names[name][index], ylabel="density", yticks=[])
-            axes[name] = values.copy(data=cells)
+        axes, label = points.astype(object), BEST_NAME if point else MEAN_NAME
+        for (name, labels, index), panel in zip(entries, panels, strict=True):
+            panel.axvline(points[name].values[*index.values()], color=TWO_STEP, linestyle="--", label=label)
+            panel.set(xlabel="\n".join([name, *map(str, labels.values())]), ylabel="density", yticks=[])
+            axes[name].values[*index.values()] = panel
         _draw_densities(draws, axes, figure, prob)
         panels[0].lines[1].set_label(f"posterior density: the average weighs all values by it; bar: {prob:.0%}")
     return figure
 
 
-def _draw_densities(draws: xr.Dataset, axes: Mapping[Any, xr.DataArray], figure: Any, prob: float) -> None:
+def _draw_densities(draws: xr.Dataset, axes: xr.Dataset, figure: Any, prob: float) -> None:
     """Densities and central intervals of draws by arviz-plots, in the axes of each number."""
     from arviz_plots import PlotCollection, plot_dist
 
-    panels = xr.DataTree(xr.Dataset(dict(axes)))
-    figures = np.empty((), object)
-    figures[()] = figure
-    where = xr.DataTree(
-        xr.Dataset({"figure": ((), figures)}),
-        children={key: panels.copy() for key in ("plot", "row_index", "col_index")},
-    )
+    children = {key: xr.DataTree(axes) for key in ("plot", "row_index", "col_index")}
+    where = xr.DataTree(xr.Dataset({"figure": np.array(figure, object)}), children=children)
     visuals: Any = dict.fromkeys(("title", "remove_axis", "point_estimate", "point_estimate_text"), False)
     plot_dist(
         xr.DataTree.from_dict({"posterior": draws}),
@@ -105,26 +97,17 @@ def _draw_densities(draws: xr.Dataset, axes: Mapping[Any, xr.DataArray], figure:
 
 
 def _selected(data: xr.Dataset, var_names: list[str] | None, coords: Mapping[str, Any]) -> xr.Dataset:
-    """Some variables, and some places along their dimensions.
+    """Some variables, and some labels along their dimensions.
 
     Raises:
         PredictionError: names of what is not there.
     """
     try:
         chosen = data if var_names is None else data[var_names]
-        return chosen.sel({dim: np.atleast_1d(places) for dim, places in coords.items()})
+        return chosen.sel({dim: np.atleast_1d(labels) for dim, labels in coords.items()})
     except KeyError as error:
         names = {str(dim): data[dim].values.tolist() for dim in data.coords if dim not in SAMPLE_DIMS}
         raise PredictionError(f"There is no {error}. Parameters are {list(data)}, and coords {names}.") from None
-
-
-def _entries(values: xr.DataArray) -> np.ndarray:
-    """The names of the numbers of a parameter, with the places along its dimensions."""
-    names = np.empty(values.shape, object)
-    for index in np.ndindex(*values.shape):
-        places = [str(values[dim].values[place]) for dim, place in zip(values.dims, index, strict=True)]
-        names[index] = "\n".join([str(values.name), *places])
-    return names
 
 
 def hypotheses(fit: "ConceptFit", *, num_hypotheses: int = 8, ax: Panels = None, width: float | None = None) -> Figure:
@@ -146,7 +129,7 @@ def hypotheses(fit: "ConceptFit", *, num_hypotheses: int = 8, ax: Panels = None,
         with without_warnings(BayesgenWarning):  # of equally good hypotheses, which the figure shows
             answers.append(np.atleast_2d(predict(fit, domain, rule=rule).membership))
     are_numbers = all(isinstance(member, int | float | np.number) for member in domain)
-    places = np.array(domain if are_numbers else range(len(domain)))
+    positions = np.array(domain if are_numbers else range(len(domain)))
     ratios: Any = {"width_ratios": (1, 1.8)}
     with drawing(ax, len(sets), 2, width=width or PAGE, height=1.9, **ratios) as (figure, panels):
         for (left, right), fit_of_set, examples, *memberships in zip(
@@ -154,21 +137,28 @@ def hypotheses(fit: "ConceptFit", *, num_hypotheses: int = 8, ax: Panels = None,
         ):
             _draw_hypotheses(left, fit_of_set, num_hypotheses)
             average, best = memberships
-            right.bar(places, average, color=ONE_STEP, width=0.75, label=f"belongs to it: {ONE_STEP_NAME}")
-            members = places[best > 0.5]
-            style: Any = {"linestyle": "none", "clip_on": False}
-            high, low = np.full(len(members), 1.08), places[examples.positive > 0]
-            right.plot(members, high, "s", color=TWO_STEP, markersize=2.5, label=f"members of the {BEST_NAME}", **style)
-            right.plot(low, np.full(len(low), -0.06), "^", color=INK, label="examples", **style)
-            against = places[examples.negative > 0]
-            if len(against):
-                right.plot(against, np.full(len(against), -0.06), "x", color=INK, label="counterexamples", **style)
+            right.bar(positions, average, color=ONE_STEP, width=0.75, label=f"belongs to it: {ONE_STEP_NAME}")
+            for is_shown, height, marker, color, label in (
+                (best > 0.5, 1.08, "s", TWO_STEP, f"members of the {BEST_NAME}"),
+                (examples.positive > 0, -0.06, "^", INK, "examples"),
+                (examples.negative > 0, -0.06, "x", INK, "counterexamples"),
+            ):
+                if is_shown.any():
+                    right.plot(
+                        positions[is_shown],
+                        [height] * is_shown.sum(),
+                        marker,
+                        ms=3,
+                        color=color,
+                        label=label,
+                        clip_on=False,
+                    )
             right.set(ylim=(0, 1.05), yticks=[0, 0.5, 1], ylabel="probability\nof membership", xlabel="member")
             shown = [domain[place] for place in np.flatnonzero(examples.positive)]
             right.set_title(f"after the examples {', '.join(map(str, shown))}", pad=10)
             right.tick_params(axis="x", pad=6)
             if not are_numbers:
-                right.set_xticks(places, map(str, domain) if len(domain) <= MOST_NAMES else [""] * len(domain))
+                right.set_xticks(positions, map(str, domain) if len(domain) <= MOST_NAMES else [""] * len(domain))
     return figure
 
 

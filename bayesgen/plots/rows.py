@@ -16,7 +16,7 @@ from bayesgen.fitting import Fit
 from bayesgen.prediction import ClassPrediction, Rule, named_classes
 from bayesgen.typing import Data, Float, Int, Shaped, Values
 
-from .answers import Panels, drawn_answers
+from .answers import Panels, class_table, drawn_answers
 from .style import CLASS_COLORS, CLASS_HATCHES, CLASS_MARKERS, FAINT, GREY, INK, ONE_STEP, PANEL, drawing
 
 MARGIN = 0.08  # of a range, beyond the rows
@@ -55,7 +55,7 @@ def decision_regions(
     points = dict(zip(names, map(np.ravel, np.meshgrid(x, y_values)), strict=True))
     rows = {name: points.get(name, np.full(resolution**2, np.nan)) for name in read_table(X).names}
     answers = answers_of_fit(fit, both_answers(fit, rules), rows).answers
-    tables = [_table(answer.prediction).reshape(resolution, resolution, -1) for answer in answers]
+    tables = [class_table(answer.prediction).reshape(resolution, resolution, -1) for answer in answers]
     classes = np.stack([named_classes(table.reshape(resolution**2, -1)).reshape(table.shape[:2]) for table in tables])
     differs = (classes != classes[0]).any(0).astype(float)
     codes: Any = np.full(len(cells[0]), -1) if y is None else fit.schema.label_codes(y)
@@ -101,22 +101,18 @@ def responsibilities(
     """
     names, cells = _numbers(X, columns, 2 if len(columns or read_table(X).names) > 1 else 1)
     answers = answers_of_fit(fit, both_answers(fit)[-1:] if rule is None else [rule], X).answers[-1:]
-    probabilities = np.exp(_table(answers[0].prediction))
-    component = named_classes(_table(answers[0].prediction))
+    table, colors = class_table(answers[0].prediction), [to_rgb(_look(code)[0]) for code in range(len(fit.classes))]
     with drawing(ax, width=width, height=3.0) as (figure, ((panel,),)):
-        colors = np.array([to_rgb(_look(code)[0]) for code in range(len(fit.classes))])
         for code, name in enumerate(fit.classes.tolist()):
-            color, marker = _look(code)
-            style: Any = {"label": f"{fit.concrete.class_axis} {name}", "marker": marker, "linewidth": 0.5}
-            if len(cells) == 1:
-                panel.scatter(cells[0], probabilities[:, code], 16, color=color, edgecolor=INK, **style)
-                continue
-            here = component == code
-            mixed = probabilities[here] @ colors
-            panel.scatter(*(column[here] for column in cells), 20, np.clip(mixed, 0, 1), edgecolor=INK, **style)
-        title = next(label for _, label, _ in drawn_answers(answers))
-        panel.set(title=f"responsibilities, {title}", xlabel=names[0])
-        panel.set_ylabel(names[1] if len(cells) > 1 else "responsibility (probability)")
+            here = (named_classes(table) == code) | (len(cells) == 1)
+            x, height = cells[0][here], cells[1][here] if len(cells) > 1 else np.exp(table[:, code])
+            mixed = np.clip(np.exp(table[here]) @ colors, 0, 1) if len(cells) > 1 else [colors[code]]
+            style: Any = {"marker": _look(code)[1], "edgecolor": INK, "linewidth": 0.5}
+            panel.scatter(x, height, 20, mixed, label=f"{fit.concrete.class_axis} {name}", **style)
+        ((_, title, _),) = drawn_answers(answers)
+        panel.set(
+            title=f"responsibilities, {title}", xlabel=names[0], ylabel=[*names, "responsibility (probability)"][1]
+        )
     return figure
 
 
@@ -154,11 +150,10 @@ def regression_bands(
     with drawing(ax, width=width, height=3.0) as (figure, ((panel,),)):
         for answer, label, look in drawn_answers(answers):
             line = {**look, "marker": None}
-            low, high = answer.prediction.interval(prob).T
-            panel.fill_between(x, low, high, color=look["color"], alpha=0.13, linewidth=0)
+            ends = answer.prediction.interval(prob)
+            panel.fill_between(x, *ends.T, color=look["color"], alpha=0.13, linewidth=0)
             panel.plot(x, answer.prediction.quantile(0.5), label=f"{label}: median, {prob:.0%} interval", **line)
-            for end in (low, high):
-                panel.plot(x, end, **line | {"linewidth": 0.9})
+            panel.plot(x, ends, **line | {"linewidth": 0.9})
         if y is not None:
             panel.plot(cells, np.asarray(y, float), "o", color=INK, markersize=3, label="rows")
         others = " (other columns at their means)" * (len(table.names) > 1)
@@ -251,13 +246,6 @@ def states(
             panel.set(title=title, ylim=(0, 1), ylabel="probability\nof states")
         panels[-1, 0].set(xlabel="time step", xlim=edges[[0, -1]])
     return figure
-
-
-def _table(prediction: Any) -> Float[np.ndarray, "n K"]:
-    """The log probabilities of a prediction of classes."""
-    if not isinstance(prediction, ClassPrediction):
-        raise PredictionError("The figure is of probabilities of classes, and a number is predicted.")
-    return prediction.log_probabilities
 
 
 def _numbers(X: Data, columns: Sequence[str] | None, count: int) -> tuple[list[str], list[Float[np.ndarray, " n"]]]:
