@@ -11,7 +11,7 @@ import pytest
 import bayesgen as bg
 import benchmarks.peers
 from benchmarks import __main__ as runner
-from benchmarks import atlas, keel, marginalising, measure, report, start_up
+from benchmarks import atlas, atlas_page, keel, marginalising, measure, report, start_up
 
 MODULES = [
     module.name
@@ -125,3 +125,32 @@ def test_averages_of_the_atlas_are_those_of_average(monkeypatch):
         for pair, rule in ((atlas.ONE_STEP, bg.BMA()), (atlas.MEAN, bg.PlugIn(at="mean"))):
             expected = bg.predict(fit, X, rule=rule).log_probabilities
             np.testing.assert_allclose(forecasts[pair].tables[index], expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def atlas_results():
+    return atlas_page.Results(atlas.RESULTS)
+
+
+def test_the_page_of_the_atlas_has_the_numbers_of_its_results(atlas_results):
+    page = (atlas_page.DOCS / "atlas.md").read_text(encoding="utf-8")
+    assert atlas_page.filled(page, atlas_results) == page
+    with pytest.raises(ValueError, match="needs one pair of markers <!-- gains -->"):
+        atlas_page.filled(page.replace("<!-- gains -->", ""), atlas_results)
+
+
+def test_a_data_set_is_ahead_where_its_gain_is_more_than_two_errors(tmp_path):
+    gains = {"iris": (0.5, 0.2), "wine": (0.5, 0.3), "titanic": (1e-9, 1e-12), "heart": (-0.5, 0.1)}
+    lines = [
+        {"table": table, "model": model, "size": 5, "pair": pair, "refused": 0, "infinite": 0, "log_score": score}
+        | {"gain": gain * (pair == "mean"), "gain_error": error}
+        for table, (gain, error) in {**gains, "iris (scikit-learn)": (9.0, 0.1)}.items()
+        for model, pair, score in (("full", "mean", -1.5), ("full", "BMA", -1.0), (atlas.SHARES, "mean", -1.2))
+    ]
+    pd.DataFrame(lines).to_csv(tmp_path / "atlas.csv")
+    pd.DataFrame({"table": list(gains)}).to_csv(tmp_path / "atlas_tables.csv")
+    (tmp_path / "atlas.json").write_text("{}")
+    results = atlas_page.Results(tmp_path)
+    assert results.gains("full", "5")["verdict"].tolist() == ["ahead", "alike", "alike", "behind"]
+    said = atlas_page.summary(results)
+    assert "Of 4 combinations" in said and "in 4 the one-step answer alone is, and in 0 the plug-in alone" in said
