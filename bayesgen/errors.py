@@ -3,16 +3,13 @@
 import contextlib
 import contextvars
 import functools
-import inspect
 import numbers
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard, TypeVar
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from typing import Any, TypeAlias, TypeGuard
 
 
 class BayesgenError(ValueError):
@@ -72,23 +69,24 @@ def check_integer(
         raise error(f"{name} must be a whole number and at least {least}, got {value!r}. {remedy}")
 
 
-def keywords_stated(function: Function) -> Function:
-    """The function, which refuses an argument by position that goes by name, and says what to write."""
-    arguments = inspect.signature(function).parameters.values()
-    by_position = [argument.name for argument in arguments if argument.kind is argument.POSITIONAL_OR_KEYWORD]
-    by_name = [argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY]
+def check_object(argument: str, value: object, kind: type, error: type[BayesgenError]) -> None:
+    """Refuse an argument that is no object of a kind, such as a class or its name; the message lists the choices."""
+    if isinstance(value, kind):
+        return
+    choices = {choice.__name__.lower(): f"{choice.__name__}()" for choice in _exported(kind)}
+    name = value if isinstance(value, str) else getattr(value, "__name__", "")
+    example = choices.get(name.lower(), next(iter(choices.values())))
+    raise error(
+        f"{argument}= is {'missing' if value is None else f'{value!r}'}, and must be an object: one of "
+        f"{', '.join(choices.values())}. Write {argument}={example}."
+    )
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        misplaced = args[len(by_position) :]
-        if misplaced:
-            raise DataError(
-                f"{function.__name__} takes {', '.join(by_position)} by position and all else by name: write "
-                f"{function.__name__}({', '.join(by_position)}, {by_name[0]}={misplaced[0]!r})."
-            )
-        return function(*args, **kwargs)
 
-    return call  # type: ignore[return-value]
+def _exported(kind: type) -> list[type]:
+    """The classes below a class that their rooms export."""
+    below: list[type] = [choice for child in kind.__subclasses__() for choice in (child, *_exported(child))]
+    rooms = {choice: sys.modules.get(".".join(choice.__module__.split(".")[:2])) for choice in below}
+    return [choice for choice in below if choice.__name__ in getattr(rooms[choice], "__all__", ())]
 
 
 _NOT_THE_USER = (f"{Path(__file__).parent}{os.sep}", functools.__file__, contextlib.__file__)

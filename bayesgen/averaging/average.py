@@ -14,6 +14,7 @@ from bayesgen.models import Mixture
 from bayesgen.prediction import warn_of_few_draws
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import content_hash, record
+from bayesgen.runtime import public
 from bayesgen.typing import Data, Float, Seed, Values
 
 from .comparable import check_comparable, check_labels_alike, evidences_of
@@ -284,6 +285,7 @@ def _(
     return AverageProblem(model, members, X=X, y=y) if model.weighting.needs_rows else AverageProblem(model, members)
 
 
+@public
 def average(
     members: Iterable[Fit | Model],
     prior: Any = None,

@@ -18,7 +18,7 @@ from bayesgen.errors import (
     LabelSwitchingWarning,
     ModelError,
     check_integer,
-    keywords_stated,
+    check_object,
     without_warnings,
 )
 from bayesgen.fitting import SETS_AT_ONCE, DataSets, Fit, Method, Summaries, fit_many, with_moments
@@ -27,7 +27,7 @@ from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, Recipe, content_digest, log_joint_draws, read_rows
 from bayesgen.records import by_content, state_of_fields
-from bayesgen.runtime import as_key, chunks, generator, pad
+from bayesgen.runtime import as_key, chunks, generator, pad, public
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
 from .comparison import as_json
@@ -205,7 +205,7 @@ class Simulator:
         return quantities
 
 
-@keywords_stated
+@public
 def calibrate(
     model: "Recipe | Fit",
     *,
@@ -259,7 +259,8 @@ def calibrate(
     """
     check_integer("calibrate: n", n, 1, DataError)
     check_integer("calibrate: simulations", simulations, 2, DataError)
-    if not isinstance(method, Method) or not method.gives_draws:
+    check_object("method", method, Method, DataError)
+    if not method.gives_draws:
         raise FitError(
             f"calibrate ranks true values among posterior draws, and {type(method).__name__}() gives none. Use Exact() "
             "or NUTS()."

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -31,6 +31,7 @@ from bayesgen.prediction import (
 )
 from bayesgen.program import Model, content_digest
 from bayesgen.records import by_content, state_of_fields
+from bayesgen.runtime import public
 from bayesgen.typing import Data, Seed, Shaped, Values
 
 from .answers import (
@@ -224,6 +225,7 @@ DEFAULT_PAIRS: tuple[tuple[Method, Rule], ...] = (
 )
 
 
+@public
 def compare(
     models: Any,
     X: Data,
@@ -232,6 +234,7 @@ def compare(
     y_test: Values,
     *,
     methods: Sequence[Pair] | None = None,
+    pairs: Sequence[Pair] | None = None,
     seed: Seed = 0,
     schema: Schema | None = None,
     progress: bool | None = None,
@@ -246,6 +249,7 @@ def compare(
             take y=None and y_test=None, and are scored by the density of the test rows.
         methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"), Exact + BMA and
             NUTS + BMA. A method of several pairs is fitted once.
+        pairs: another name of `methods`, that of `study`.
 
     A (method, rule) pair that a model refuses with a `BayesgenError` becomes a row with its message. Where
     every pair is refused, the first refusal is raised. Raises DataError where
@@ -268,7 +272,9 @@ def compare(
             "the densities of the test rows under models of rows without labels."
         )
     check_index(X_test, y_test, "y_test", "X_test")
-    by_name, pairs = models_and_pairs(models, methods)
+    if methods is not None and pairs is not None:
+        raise DataError("methods= and pairs= are two names of one argument. Give one of them.")
+    by_name, pairs = models_and_pairs(models, pairs if methods is None else methods)
     train_rows = read_table(X).num_rows if y is None else len(np.asarray(y))
     read: dict[str, Any] = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
     outcomes: list[tuple[Answer, Any]] = []
@@ -324,17 +330,33 @@ def models_and_pairs(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[st
         ModelError: models that are not compared, such as a concept learner, which has no classes.
     """
     by_name = dict(models) if isinstance(models, Mapping) else _by_type(models)
-    chosen_pairs = list(DEFAULT_PAIRS if pairs is None else pairs)
-    if not by_name or not chosen_pairs:
-        raise DataError("There is nothing to compare. Give at least one model and one (method, rule) pair.")
-    for pair in chosen_pairs:
-        if chosen_pairs.count(pair) > 1:
-            raise DataError(f"The pair {pair} is given {chosen_pairs.count(pair)} times. Give each pair once.")
+    chosen_pairs = checked_pairs(DEFAULT_PAIRS if pairs is None else pairs)
+    if not by_name:
+        raise DataError("There is nothing to compare. Give at least one model.")
     reasons = {name: model.why_not_compared for name, model in by_name.items() if isinstance(model, Model)}
     refused = [name for name, reason in reasons.items() if reason]
     if refused:
         raise ModelError(f"compare scores probabilities of classes, and {refused} {reasons[refused[0]]}")
     return by_name, chosen_pairs
+
+
+def checked_pairs(pairs: Any) -> list[Pair]:
+    """(method, rule) pairs as a list.
+
+    Raises:
+        DataError: no pair, what is no pair, or a pair that is given twice.
+    """
+    listed = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]
+    example = "Write pairs=[(MAP(), PlugIn()), (Exact(), BMA())]: a list of tuples, each a method and a rule."
+    for pair in listed:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], Method) or not isinstance(pair[1], Rule):
+            raise DataError(f"{pair!r} is no pair of a method and a rule. {example}")
+        if listed.count(pair) > 1:
+            raise DataError(f"The pair {pair} is given {listed.count(pair)} times. Give each pair once.")
+    if not listed:
+        raise DataError(f"There is no pair of a method and a rule. {example}")
+    return listed
 
 
 def _scorer(answers: Sequence[Answer], y: Values | None, y_test: Values, num_rows: int) -> Scorer:

@@ -16,13 +16,13 @@ from arviz_stats.base import array_stats
 from bayesgen.averaging import check_trained_on
 from bayesgen.data import Rows, Table, as_weights, read_table
 from bayesgen.describe import Described, Description
-from bayesgen.errors import DataError, FitError, PredictionError, keywords_stated
+from bayesgen.errors import DataError, FitError, PredictionError, check_object
 from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods_by_site, with_uneven_tails
 from bayesgen.posteriors import Draws, ProcessPosterior, chains_joined
 from bayesgen.prediction import BMA, MAX_K, Rule, refitted, scores_by, scores_without, table_by
 from bayesgen.program import Response, scores_of_draws
 from bayesgen.records import by_content
-from bayesgen.runtime import table_chunks
+from bayesgen.runtime import public, table_chunks
 from bayesgen.typing import Data, Float, Int, Values
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class LeaveOneOut(Described):
         )
 
 
-@keywords_stated
+@public
 def leave_one_out(
     fit: Trained[Any],
     X: Data,
@@ -155,6 +155,7 @@ def leave_one_out(
             "leave_one_out takes a result of bayesgen.fit for one model. Ask the members of an average."
         )
     rule = BMA() if rule is None else rule
+    check_object("rule", rule, Rule, PredictionError)
     table = read_table(X, y, sample_weight)
     rows = _training_rows(fit, table)
     check_trained_on(fit, rows, "with the sample_weight= that they had")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayesgen.data import Rows, Schema, is_chunked
 from bayesgen.describe import Described, Description
-from bayesgen.errors import DataError, FitError, keywords_stated
+from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import (
     DataSets,
     Exact,
@@ -30,11 +30,11 @@ from bayesgen.posteriors import At, chunk_table
 from bayesgen.prediction import BMA, PlugIn, Rule, scores_by
 from bayesgen.program import ConcreteModel, Recipe, scores_of
 from bayesgen.records import by_content
-from bayesgen.runtime import compiled_for, over_chunks
+from bayesgen.runtime import compiled_for, over_chunks, public
 from bayesgen.statistics import SufficientStatistics, with_failed_checks
 from bayesgen.typing import Array, Bool, Data, Float, Int, Values
 
-from .comparison import Pair, names_of
+from .comparison import Pair, checked_pairs, names_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ class Prequential(Described):
         return prequential(self, ax=ax)
 
 
-@keywords_stated
+@public
 def prequential(
     model: Recipe,
     X: Data | Iterable[tuple],
@@ -160,9 +160,7 @@ def prequential(
     >>> np.exp(result.log_scores).round(3).tolist()  # the estimator of Krichevsky and Trofimov
     [0.5, 0.75, 0.167, 0.625]
     """
-    scored_pairs = [EXACT_AVERAGE] if pairs is None else list(pairs)
-    if not scored_pairs:
-        raise DataError("There is nothing to score. Give at least one (method, rule) pair.")
+    scored_pairs = checked_pairs([EXACT_AVERAGE] if pairs is None else pairs)
     several = y is None and is_chunked(X) if order is None else np.ndim(order) > 1
     data_sets = X if order is None and several else [(X,) if y is None else (X, y)]
     sets: Any = read_sets(model, data_sets, None, None, schema)

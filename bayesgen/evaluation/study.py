@@ -20,7 +20,6 @@ from bayesgen.errors import (
     DataError,
     ImpossibleRowsWarning,
     check_integer,
-    keywords_stated,
     warn,
     without_warnings,
 )
@@ -28,7 +27,7 @@ from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, predict
 from bayesgen.records import by_content, state_of_fields
-from bayesgen.runtime import bar, check_seed, interrupts_kept
+from bayesgen.runtime import bar, check_seed, public
 from bayesgen.typing import Data, Seed, Values
 
 from .answers import mean_and_error, paired_difference, score_frame
@@ -180,7 +179,7 @@ class Study(Judged):
         return f"Study of {self.table['repeat'].nunique()} repeats", lines
 
 
-@keywords_stated
+@public
 def study(
     models: Any,
     X: Data | None = None,
@@ -278,9 +277,8 @@ def study(
         }
     )
     units = None if out is None else _folder_of_units(Path(out), config)
-    with interrupts_kept():
-        experiment = _Experiment(by_name, method_rule_pairs, sizes, source, {"seed": seed, "schema": schema})
-        table = experiment.table(units, progress)
+    experiment = _Experiment(by_name, method_rule_pairs, sizes, source, {"seed": seed, "schema": schema})
+    table = experiment.table(units, progress)
     return Study(table, tuple(method_rule_pairs), source.about_errors, config, versions())
 
 

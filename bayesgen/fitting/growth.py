@@ -10,7 +10,7 @@ from bayesgen.data import Table, as_category, category_array, read_tables, with_
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, warn
 from bayesgen.posteriors import Point
-from bayesgen.runtime import check_seed, interrupts_kept, requested
+from bayesgen.runtime import check_seed, public, requested
 from bayesgen.typing import Data, Seed, Values
 
 from .export import class_axes
@@ -24,6 +24,7 @@ FIT_AGAIN = (
 )
 
 
+@public
 def update(
     self: Grown,
     X: Data | Iterable[tuple] | Summaries,
@@ -61,6 +62,7 @@ def update(
     return _fit_of(self, data + more, seed, progress)
 
 
+@public
 def add_class(
     self: Grown,
     label: Any,
@@ -114,7 +116,7 @@ def add_class(
 def _fit_of(fit: Grown, data: Summaries, seed: Seed, progress: bool | None) -> Grown:
     """The fit of other data by the same method."""
     check_seed(seed)
-    with requested(None), interrupts_kept():
+    with requested(None):
         grown = fit.method.fitted(fit.model, data, seed, progress)
     warn_of_left_out(grown.attributes.get("sites_left_out", {}))
     return grown

@@ -17,8 +17,8 @@ from bayesgen.errors import (
     DataError,
     FitError,
     PredictionError,
+    check_object,
     each_warning_once,
-    keywords_stated,
 )
 from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
@@ -29,8 +29,8 @@ from bayesgen.runtime import (
     beyond_memory,
     check_seed,
     chunks,
-    interrupts_kept,
     over_chunks,
+    public,
     requested,
     used,
 )
@@ -249,7 +249,7 @@ class FitBatch(Described, Savable, Sequence[Fit]):
         return datatree(groups, {"data_set": indices, **coords}, batch_dims, tree_attributes(self))
 
 
-@keywords_stated
+@public
 def fit_many(
     model: Recipe,
     X: Data | Iterable[tuple] | Iterable[Summaries],
@@ -300,12 +300,11 @@ def fit_many(
     >>> bg.predict(batch, [[2.5], [6.0]], rule=bg.BMA()).probabilities.shape
     (100, 2, 2)
     """
-    if not isinstance(method, Method):
-        raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+    check_object("method", method, Method, DataError)
     if keep not in ("draws", "summary"):
         raise DataError(f"keep must be 'draws' or 'summary', got {keep!r}.")
     check_seed(seed)
-    with requested(device), interrupts_kept():
+    with requested(device):
         sets = read_sets(model, X, y, weights, schema)
         reason = why_separate(sets, method)
         if reason is None:

@@ -24,7 +24,7 @@ from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import by_content
-from bayesgen.runtime import in_threads, table_chunks
+from bayesgen.runtime import in_threads, public, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
 from bayesgen.typing import Data, Int, Values
 
@@ -182,6 +182,7 @@ def _shown(model: Model) -> str:
     return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
 
 
+@public
 def summarize(
     model: Recipe,
     X: Data | Iterable[tuple],

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, overload
 
 from bayesgen.data import Schema
-from bayesgen.errors import DataError, keywords_stated
+from bayesgen.errors import DataError, check_object
 from bayesgen.labels import Labelled, Learned
 from bayesgen.program import Model, Recipe
-from bayesgen.runtime import check_seed, interrupts_kept, requested
+from bayesgen.runtime import check_seed, public, requested
 from bayesgen.typing import Data, Seed, Values
 
 from .fit import Fit
@@ -44,7 +44,7 @@ def fit(
     progress: bool | None = ...,
     device: str | None = ...,
 ) -> Learned: ...
-@keywords_stated
+@public
 def fit(
     model: Model[Any],
     X: Any,
@@ -97,9 +97,9 @@ def fit(
     [0.5, 0.5]
     """
     if not isinstance(method, Method):
-        raise DataError(f"method must be an object such as MLE(), MAP(), Exact() or NUTS(), got {method!r}.")
+        check_object("method", method, Method, DataError)
     check_seed(seed)
-    with requested(device), interrupts_kept():
+    with requested(device):
         problem = X
         if not isinstance(X, Problem):
             keeps_rows = method.needs_rows

@@ -15,7 +15,7 @@ from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
 from bayesgen.program import sites_with_states
 from bayesgen.records import by_content
-from bayesgen.runtime import TABLE_CELLS, as_key, chunks, generator, interrupts_kept, positions, requested
+from bayesgen.runtime import TABLE_CELLS, as_key, chunks, generator, positions, public, requested
 from bayesgen.typing import Data, Float, Int, Seed, Shaped
 
 from .trained import TrainedProgram
@@ -123,6 +123,7 @@ class HiddenStatesRule(Protocol):
         """The states of a site in sequences of these lengths, missing time steps included."""
 
 
+@public
 def states(self: TrainedProgram, X: Data, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
     """The hidden states of sequences at each time step: of `DirichletHiddenMarkov`, and of `HiddenMarkov` sites.
 
@@ -154,6 +155,7 @@ def states(self: TrainedProgram, X: Data, *, rule: HiddenStatesRule, site: str |
     return _states_by(rule, self, X, site, are_local=False)
 
 
+@public
 def local(self: TrainedProgram, X: Data, *, rule: HiddenStatesRule, site: str | None = None) -> HiddenStates:
     """The posterior of a discrete latent of each row, of a program with `local=(...)`, given all else in the row.
 
@@ -210,8 +212,8 @@ def _site_of_states(fit: TrainedProgram, site: str | None, are_local: bool) -> s
 def _states_by(rule: HiddenStatesRule, fit: TrainedProgram, X: Data, site: str | None, are_local: bool) -> HiddenStates:
     """The states of a site, or the values of a local latent, by a rule."""
     if isinstance(rule, type) or not isinstance(rule, HiddenStatesRule):
-        raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
-    with requested(None), interrupts_kept():
+        raise PredictionError(f"rule= is {rule!r}, and must be an object, such as PlugIn() or BMA().")
+    with requested(None):
         name = _site_of_states(fit, site, are_local)
         table = read_table(X, least_rows=0)
         rows = fit.rows_of(table)

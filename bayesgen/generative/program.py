@@ -35,7 +35,7 @@ from bayesgen.program import (
 )
 from bayesgen.recognition import check_signature, continuous_label, summarize_rows
 from bayesgen.records import fill
-from bayesgen.runtime import check_not_forked, in_float64
+from bayesgen.runtime import check_not_forked, in_float64, public
 from bayesgen.statistics import (
     Cells,
     Likelihood,
@@ -136,6 +136,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
     and changes of such a value are not noticed.
     """
 
+    @public
     def __init__(
         self,
         function: Callable[..., object],
@@ -171,6 +172,7 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
             check_signature(function)
 
     @classmethod
+    @public
     @in_float64
     def from_model(
         cls,

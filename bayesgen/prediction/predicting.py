@@ -14,14 +14,14 @@ from bayesgen.errors import (
     FitError,
     ImpossibleRowsWarning,
     PredictionError,
+    check_object,
     each_warning_once,
-    keywords_stated,
     warn,
 )
 from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
-from bayesgen.runtime import interrupts_kept, requested, used
+from bayesgen.runtime import public, requested, used
 from bayesgen.typing import Data
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, joined, normalize
@@ -47,7 +47,7 @@ def predict(fit: Fit[AnyLabel], X: Data, *, rule: Rule, device: str | None = ...
 def predict(fit: FitBatch, X: Data | Sequence[Data], *, rule: Rule, device: str | None = ...) -> Prediction: ...
 @overload
 def predict(fit: Trained[Answered], X: Data, *, rule: Rule, device: str | None = ...) -> Answered: ...
-@keywords_stated
+@public
 def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | None = None) -> Any:
     """Class probabilities of new rows, or the distribution of their continuous label.
 
@@ -81,8 +81,8 @@ def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | 
     if not isinstance(fit, Trained | FitBatch):
         raise PredictionError(f"predict takes a result of bayesgen.fit, got {shortened(repr(fit))}. Fit a model.")
     if not isinstance(rule, Rule):
-        raise PredictionError(f"rule must be an object such as PlugIn() or BMA(), got {rule!r}.")
-    with requested(device), interrupts_kept():
+        check_object("rule", rule, Rule, PredictionError)
+    with requested(device):
         if not isinstance(fit, Fit):
             return answer(fit, rule, X)
         table = read_table(X, least_rows=0)

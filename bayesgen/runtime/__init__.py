@@ -1,5 +1,6 @@
-"""Where and how work runs: devices, threads, chunks of rows, precision, random numbers, progress."""
+"""Where and how work runs: devices, threads, chunks of rows, precision, random numbers, calls and their progress."""
 
+from .calls import public
 from .chunking import (
     CACHE_ROWS,
     CACHED_CELLS,
@@ -30,7 +31,6 @@ from .threads import (
     all_in_threads,
     in_threads,
     interruptibly,
-    interrupts_kept,
     num_cores,
 )
 
@@ -73,7 +73,6 @@ __all__ = [
     "in_threads",
     "inner_jaxprs",
     "interruptibly",
-    "interrupts_kept",
     "least_rows",
     "needed_equations",
     "num_cores",
@@ -82,6 +81,7 @@ __all__ = [
     "padded_size",
     "placed",
     "positions",
+    "public",
     "requested",
     "shared_size",
     "table_chunks",

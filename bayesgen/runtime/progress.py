@@ -1,20 +1,77 @@
-"""Progress on standard error, in a terminal only."""
+"""What is told of work on standard error: bars in a terminal, and elsewhere one line of a call that takes long."""
 
 import contextlib
+import contextvars
+import dataclasses
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+
+SILENCE = 4.0  # seconds
+
+
+@dataclasses.dataclass(eq=False)
+class Work:
+    """A call, with the calls inside of it.
+
+    Attributes:
+        is_quiet: whether nothing more is to be told of it.
+        last_sign: when a bar was last shown; infinite while one is.
+        steps: what is being done, the outermost first.
+    """
+
+    is_quiet: bool
+    last_sign: float = dataclasses.field(default_factory=time.monotonic)
+    steps: dict[object, str] = dataclasses.field(default_factory=dict)
+
+    def tell_if_long(self) -> None:
+        """Tell once what is being done, if nothing has been seen for some seconds."""
+        if not self.is_quiet and time.monotonic() - self.last_sign > SILENCE:
+            self.is_quiet = True
+            steps = ", ".join(self.steps.copy().values())
+            print(f"bayesgen: at work on {steps}; first calls compile, which takes longest.", file=sys.stderr)
+
+
+WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("bayesgen_work", default=None)
+RUNNING: list[Work] = []
+WATCH = {"thread": threading.Thread()}  # which runs while calls do
+
+
+def watch() -> None:
+    """Tell of calls that take long, until none is running."""
+    while RUNNING:
+        time.sleep(SILENCE / 8)
+        for work in RUNNING.copy():
+            work.tell_if_long()
 
 
 @contextlib.contextmanager
 def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callable[[float], None]]:
     """A context that gives `advance(amount)`, with a bar if it is shown (None: if standard error is a terminal)."""
-    if not (sys.stderr.isatty() if is_shown is None else is_shown):
-        yield lambda amount: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    work, key, amounts = WORK.get() or Work(is_quiet=True), object(), [0.0]
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda amount: progress.advance(task, amount)
+    def count(amount: float) -> None:
+        amounts.append(amount)
+        work.steps[key] = f"{description} ({sum(amounts):,.0f} of {total:,})"
+
+    if not (sys.stderr.isatty() if is_shown is None else is_shown):
+        count(0.0)
+        try:
+            yield count
+        finally:
+            del work.steps[key]
+        return
+    import rich.progress as bars
+    from rich.console import Console
+
+    numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *numbers)
+    work.last_sign = math.inf
+    try:
+        with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(description, total=total)
+            yield lambda amount: progress.advance(task, amount)
+    finally:
+        work.last_sign = time.monotonic()

@@ -1,13 +1,10 @@
 """Work in threads, in which NumPy and compiled JAX functions run in parallel, and interrupts."""
 
-import _thread
 import collections
 import contextlib
 import contextvars
 import functools
 import importlib.metadata
-import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -95,38 +92,6 @@ def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Ite
                 yield result_of(waiting.popleft())
         while waiting:
             yield result_of(waiting.popleft())
-
-
-@contextlib.contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """A context in which a Ctrl-C that arrives in a callback of the garbage collector is repeated.
-
-    JAX has such a callback, and exceptions there are only reported to `sys.unraisablehook`.
-    """
-    usual = sys.unraisablehook
-
-    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        if unraisable.exc_type is KeyboardInterrupt:
-            threading.Timer(0.05, _interrupt, [threading.get_ident()]).start()  # after the collection
-        else:
-            usual(unraisable)
-
-    if threading.current_thread() is not threading.main_thread():  # the only thread that is interrupted
-        yield
-        return
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = usual
-
-
-def _interrupt(main_thread: int) -> None:
-    """Interrupt the main thread as Ctrl-C does."""
-    if sys.platform == "win32":
-        _thread.interrupt_main()
-    else:
-        signal.pthread_kill(main_thread, signal.SIGINT)  # also ends its waiting
 
 
 def interruptibly(work: Callable[[], Result]) -> Result:

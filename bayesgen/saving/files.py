@@ -38,6 +38,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError, warn
 from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
+from bayesgen.runtime import public
 
 FORMAT = 1
 OTHER_ENDINGS = (".zarr", ".pkl", ".pickle", ".joblib", ".json", ".npz")  # of files that are no netCDF
@@ -119,6 +120,7 @@ def _digest(structure: bytes, arrays: Iterable[np.ndarray]) -> str:
     return content.hexdigest()
 
 
+@public
 def load(path: str | os.PathLike, program: Any = None) -> Any:
     """The fit in a file that `fit.save(path)` wrote.
 

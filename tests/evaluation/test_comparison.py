@@ -229,10 +229,27 @@ def test_test_labels_must_fit_the_rows_and_the_classes(core):
         compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, TRUTH[:5], methods=METHODS)
     with pytest.raises(bg.DataError, match="maybe"):
         compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, [*TRUTH[:5], "maybe"], methods=METHODS)
-    with pytest.raises(bg.DataError, match="nothing to compare"):
+    with pytest.raises(bg.DataError, match="There is no pair"):
         compare(Willing(), X_TRAIN, Y_TRAIN, X_TEST, TRUTH, methods=[])
     with pytest.raises(bg.DataError, match=r"The pair \(MLE.* is given 2 times"):
         compare(bg.NaiveBayes(), X_TRAIN, Y_TRAIN, X_TEST, TRUTH, methods=[(bg.MLE(), bg.PlugIn())] * 2)
+
+
+def test_pairs_are_another_name_of_methods_and_what_is_no_pair_is_refused_with_a_right_line():
+    X, y = np.random.default_rng(0).normal(size=(11, 2)), np.array(list("ab") * 5 + ["a"])
+    data, both = (X, y, X, y), [(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    assert bg.compare(bg.NaiveBayes(), *data, pairs=both) == bg.compare(bg.NaiveBayes(), *data, methods=both)
+    with pytest.raises(bg.DataError, match="two names of one argument"):
+        bg.compare(bg.NaiveBayes(), *data, pairs=both, methods=both)
+    right = r"is no pair of a method and a rule\. Write pairs=\[\(MAP\(\), PlugIn\(\)\), \(Exact\(\), BMA\(\)\)\]"
+    for wrong in ([bg.MAP(), bg.Exact()], ["map"], both[0], [both[0][::-1]], bg.MAP(), "exact", [("exact", "bma")]):
+        for call in (
+            lambda: bg.compare(bg.NaiveBayes(), *data, methods=wrong),  # noqa: B023
+            lambda: bg.study(bg.NaiveBayes(), X, y, sizes=[1], pairs=wrong),  # noqa: B023
+            lambda: bg.prequential(bg.NaiveBayes(), X, y, pairs=wrong),  # noqa: B023
+        ):
+            with pytest.raises(bg.DataError, match=right):
+                call()
 
 
 def test_real_models_are_compared():

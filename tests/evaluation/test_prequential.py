@@ -182,7 +182,7 @@ def test_what_has_no_order_is_refused():
         bg.prequential(bg.NaiveBayes(), X, y, order=[0, 1, 1])
     with pytest.raises(bg.DataError, match="of float64"):
         bg.prequential(bg.NaiveBayes(), X, y, order=[0.0, 1.0, 2.0])
-    with pytest.raises(bg.DataError, match="nothing to score"):
+    with pytest.raises(bg.DataError, match="There is no pair"):
         bg.prequential(bg.NaiveBayes(), X, y, pairs=[])
 
 

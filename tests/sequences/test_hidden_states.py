@@ -397,7 +397,7 @@ def test_what_tells_nothing_of_states_is_refused(words):
     with pytest.raises(bg.PredictionError, match="point estimate"):
         words.states({"x": PADDED}, rule=bg.BMA())
     for rule in ("BMA", bg.BMA):
-        with pytest.raises(bg.PredictionError, match="rule must be an object"):
+        with pytest.raises(bg.PredictionError, match=r"rule= is .* and must be an object"):
             words.states({"x": PADDED}, rule=rule)
     with pytest.raises(bg.ModelError, match=r"'z' has no hidden states.*'x'"):
         words.states({"x": PADDED}, rule=bg.PlugIn(), site="z")

@@ -1,0 +1,191 @@
+"""Calls by users: short tracebacks, messages that list the choices, and one line on standard error of long work."""
+
+import subprocess
+import sys
+import time
+import traceback
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayesgen as bg
+from bayesgen.runtime import bar, progress, public
+
+X, Y = np.random.default_rng(0).normal(size=(12, 2)), list("ab") * 6
+MODEL, NEW = bg.NaiveBayes(), X[:3]
+
+
+def fitted():
+    return bg.fit(MODEL, X, Y, method=bg.Exact())
+
+
+def misspelt(n):
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(mean, 1))  # noqa: F821
+
+
+def misshapen(n):
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(jax.numpy.zeros(4), 1))
+
+
+def without_plate(n):
+    numpyro.sample("x", dist.Normal(0, 1))
+
+
+# the ten usual mistakes: what is called, and what the last line of its traceback says
+MISTAKES = {
+    "no method": (lambda: bg.fit(MODEL, X, Y), "method= is missing"),
+    "no labels": (lambda: bg.fit(MODEL, X, method=bg.Exact()), "y is missing"),
+    "too few labels": (lambda: bg.fit(MODEL, X, Y[1:], method=bg.Exact()), "12 rows and y has 11"),
+    "an infinite cell": (lambda: bg.fit(MODEL, np.where(X > 1, np.inf, X), Y, method=bg.MAP()), "no finite number"),
+    "a column more": (lambda: bg.predict(fitted(), X[:, [0, 1, 1]], rule=bg.BMA()), "columns"),
+    "no draws": (
+        lambda: bg.predict(bg.fit(MODEL, X, Y, method=bg.MAP()), NEW, rule=bg.BMA()),
+        "This is a point estimate",
+    ),
+    "no pairs": (lambda: bg.compare(MODEL, X, Y, X, Y, methods=[bg.MAP()]), "is no pair"),
+    "no file": (lambda: bg.load("nowhere.nc"), "no such file"),
+    "no plate": (lambda: bg.GenerativeProgram(without_plate, label=None), "exactly one plate"),
+    "an unknown name": (lambda: bg.GenerativeProgram(misspelt, label=None), "name 'mean' is not defined"),
+    "other shapes": (lambda: bg.GenerativeProgram(misshapen, label=None), "shapes"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_tracebacks_of_usual_mistakes_are_short_and_end_in_the_reason(mistake):
+    call, reason = MISTAKES[mistake]
+    with pytest.raises(Exception, match=reason) as caught:
+        call()
+    text = "".join(traceback.format_exception(caught.value.with_traceback(caught.tb.tb_next)))
+    assert text.count("\n") <= 25 and text.count("Traceback") == 1
+    for function in (misspelt, misshapen):
+        if function.__name__ in text:  # the user's line stands in it
+            break
+    else:
+        assert isinstance(caught.value, bg.BayesgenError)
+
+
+def test_causes_outside_of_the_library_and_faults_keep_their_frames():
+    def foreign():
+        int("seven")
+
+    @public
+    def refused():
+        try:
+            exec(compile("int('seven')", bg.__file__, "exec"))  # a frame of the package
+        except ValueError as error:
+            raise bg.DataError("no number") from error
+
+    @public
+    def at_fault():
+        exec(compile("int('seven')", bg.__file__, "exec"))
+
+    with pytest.raises(bg.DataError) as caught:
+        refused()
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(ValueError, match="seven") as fault:
+        at_fault()
+    assert [frame.name for frame in fault.traceback][-2:] == ["at_fault", "<module>"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "choices"),
+    [
+        (lambda method: bg.fit(MODEL, X, Y, method=method), bg.DataError, "Exact() MAP() MLE() NUTS()"),
+        (lambda method: bg.fit_many(MODEL, [(X, Y)], method=method), bg.DataError, "Exact() MAP() MLE() NUTS()"),
+        (
+            lambda method: bg.calibrate(MODEL, method=method, n=3, simulations=3),
+            bg.DataError,
+            "Exact() MAP() MLE() NUTS()",
+        ),
+        (lambda rule: bg.predict(fitted(), NEW, rule=rule), bg.PredictionError, "BMA() ConditionalAverage() PlugIn()"),
+    ],
+)
+def test_what_is_no_object_is_refused_with_the_choices_and_the_one_that_it_names(call, error, choices):
+    for choice in choices.split():
+        cls = getattr(bg, choice[:-2])
+        for value in (choice[:-2].lower(), cls):  # its name, and the class without parentheses
+            with pytest.raises(error) as caught:
+                call(value)
+            message = str(caught.value)
+            assert message.endswith(f"={choice}.") and all(other in message for other in choices.split())
+            assert "PointMethod" not in message
+    with pytest.raises(error, match="is missing"):
+        call(None)
+
+
+def test_missing_arguments_are_refused_with_the_choices():
+    with pytest.raises(bg.DataError, match=r"method= is missing.*NUTS\(\)"):
+        bg.fit(MODEL, X, Y)
+    with pytest.raises(bg.PredictionError, match=r"rule= is missing.*BMA\(\)"):
+        bg.predict(fitted(), NEW)
+
+
+# --- what is told of long work ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(progress, "SILENCE", 0.08)
+    while progress.RUNNING or progress.WATCH["thread"].is_alive():  # one that waits for longer
+        time.sleep(0.01)
+
+
+@public
+def study_of_waiting(seconds, *, progress=None):
+    with bar("Training sets", 24, progress) as advance:
+        advance(3)
+        waiting(seconds)
+
+
+@public
+def waiting(seconds):
+    time.sleep(seconds)
+
+
+def test_a_long_call_says_once_what_it_waits_for(impatient, capsys):
+    study_of_waiting(0.4)
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1
+    assert "study_of_waiting(float), Training sets (3 of 24), waiting(float)" in told.err
+    assert "first calls compile" in told.err
+    study_of_waiting(0.4)
+    assert capsys.readouterr().err.count("\n") == 1  # each call anew
+    assert progress.RUNNING == []
+
+
+def test_short_and_quiet_calls_say_nothing(impatient, capsys):
+    for _ in range(20):
+        study_of_waiting(0.01)
+    study_of_waiting(0.3, progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_shown_bar_is_enough_until_it_ends(impatient, capsys):
+    study_of_waiting(0.3, progress=True)
+    assert "at work" not in capsys.readouterr().err
+
+    @public
+    def with_more(seconds):
+        study_of_waiting(0.2, progress=True)
+        time.sleep(seconds)
+
+    with_more(0.3)
+    assert "at work on with_more(float)" in capsys.readouterr().err
+
+
+def test_a_first_fit_that_compiles_for_long_is_not_silent():
+    code = (
+        "import numpy as np, bayesgen as bg\n"
+        "from bayesgen.runtime import progress\n"
+        "progress.SILENCE = 0.2\n"
+        "X = np.random.default_rng(0).normal(size=(30, 2))\n"
+        "bg.fit(bg.NaiveBayes(), X, list('ab') * 15, method=bg.NUTS(num_samples=50, num_chains=1))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("bayesgen: at work on fit(NaiveBayes)")]
+    assert len(lines) == 1 and done.stdout == ""
