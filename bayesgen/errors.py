@@ -84,7 +84,8 @@ def check_object(argument: str, value: object, kind: type, error: type[BayesgenE
 
 def _exported(kind: type) -> list[type]:
     """The classes below a class that their rooms export."""
-    below: list[type] = [choice for child in kind.__subclasses__() for choice in (child, *_exported(child))]
+    children: list[type] = kind.__subclasses__()
+    below = [choice for child in children for choice in (child, *_exported(child))]
     rooms = {choice: sys.modules.get(".".join(choice.__module__.split(".")[:2])) for choice in below}
     return [choice for choice in below if choice.__name__ in getattr(rooms[choice], "__all__", ())]
 
