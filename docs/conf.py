@@ -37,6 +37,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "auto"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
+nb_output_stderr = "remove"  # what tqdm says where ipywidgets are not installed
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the signatures show them; shapes of arrays are explained there
