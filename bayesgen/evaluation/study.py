@@ -140,7 +140,7 @@ class Study(Judged):
         return sentences
 
     def plot(self) -> "Figure":
-        """Learning curves of the mean log score with bands of a standard error, and paired differences below."""
+        """Learning curves of the mean log score with bands of a standard error, and paired differences."""
         from bayesgen.plots import learning_curves
 
         return learning_curves(self)

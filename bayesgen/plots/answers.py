@@ -13,7 +13,7 @@ from scipy import stats
 
 from bayesgen.errors import PredictionError
 from bayesgen.evaluation import TRUTH, Answer, Comparison, Study, answers_of_fit, both_answers
-from bayesgen.prediction import ClassPrediction, Rule, calibration_bins
+from bayesgen.prediction import ClassPrediction, ClassScorer, ContinuousScorer, Rule, Scorer, calibration_bins
 from bayesgen.typing import Data, Float, Values
 
 from .style import (
@@ -60,7 +60,7 @@ def reliability(
         ax: axes to draw in, one for each panel; None for a new figure.
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
-    comparison = _compared(subject, X, y, rules)
+    comparison = _scored(_compared(subject, X, y, rules), ClassScorer, "classes", "coverage")
     with _model_panels(comparison, ax, width) as (figure, panels):
         for panel, answers in panels:
             lowest, truth = 1.0, cast("np.ndarray", comparison.truth)
@@ -95,7 +95,7 @@ def coverage(
         X, y: of a fit, rows that it was not trained on, and their numbers.
         rules, ax, width: as in `reliability`.
     """
-    comparison = _compared(subject, X, y, rules)
+    comparison = _scored(_compared(subject, X, y, rules), ContinuousScorer, "numbers", "reliability")
     with _model_panels(comparison, ax, width) as (figure, panels):
         for panel, answers in panels:
             pits = {label: (answer.rows["pit"].to_numpy(), look) for answer, label, look in drawn_answers(answers)}
@@ -144,6 +144,7 @@ def agreement(
         ax, width: as in `reliability`.
     """
     comparison = _compared(subject, X, y, rules)
+    _ = [class_table(answer.prediction) for answer in comparison.answers if answer.refused is None]  # or refuse
     heading = "probability of the true class" if y is not None or X is None else "probability of the averaged class"
     with _model_panels(comparison, ax, width, heading) as (figure, panels):
         for panel, answers in panels:
@@ -261,6 +262,16 @@ def _compared(subject: Any, X: Data | None, y: Values | None, rules: Sequence[Ru
     if X is None:
         raise PredictionError("X is missing: rows for which the fit is asked, such as plots.reliability(fit, X, y).")
     return answers_of_fit(subject, both_answers(subject, rules), X, y)
+
+
+def _scored(comparison: Comparison, kind: type[Scorer], noun: str, other: str) -> Comparison:
+    """The comparison, if its answers are scored by truths of a kind."""
+    if not isinstance(comparison.target, kind):
+        raise PredictionError(
+            f"The figure is of predictions of {noun} and their truths: give X and y, or a comparison with y_test. See "
+            f"plots.{other} for others."
+        )
+    return comparison
 
 
 @contextlib.contextmanager

@@ -16,22 +16,22 @@ from .style import FAINT, GREY, INK, ONE_PROCESS_NAME, ONE_STEP_NAME, TRUTH_NAME
 
 
 def learning_curves(studies: Study | Mapping[str, Study], *, ax: Panels = None, width: float | None = None) -> Figure:
-    """Mean log scores by size with bands of a standard error, and below paired differences with theirs.
+    """Mean log scores by size with bands of a standard error, and beside them paired differences with theirs.
 
-    There is a column of two panels for each model of each study. Sizes at which an answer is refused in all repeats, or
-    lies below the panel, are named in the legend.
+    There is a row of two panels for each model of each study. Sizes at which an answer is refused in all repeats, or
+    lies below the panel, are named below it.
 
     Args:
         studies: a study, or title -> study.
-        ax: axes to draw in, a row for scores and a row for differences; None for a new figure.
+        ax: axes to draw in, two for each model; None for a new figure.
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
     by_title = {"": studies} if isinstance(studies, Study) else studies
     models = {title: [model for model in study.references if model != TRUTH] for title, study in by_title.items()}
     columns = [(title, by_title[title], model) for title in models for model in models[title]]
     note = " ".join(["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in by_title.values())])
-    with drawing(ax, 2, len(columns), width=width, height=2.7, note=note) as (figure, panels):
-        for (title, study, model), (scores, differences) in zip(columns, panels.T, strict=True):
+    with drawing(ax, len(columns), 2, width=width, height=2.7, note=note) as (figure, panels):
+        for (title, study, model), (scores, differences) in zip(columns, panels, strict=True):
             table = study.summary[study.summary["model"].isin([model, TRUTH])]
             for panel, column, error in (
                 (scores, "log_score", "log_score_error"),

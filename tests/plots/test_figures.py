@@ -263,6 +263,16 @@ def test_agreement_has_the_probability_of_the_true_class_by_both():
     assert (panel.get_xlabel(), panel.get_ylabel()) == (MEAN_WORDS, ONE_STEP_WORDS)
     with pytest.raises(bg.PredictionError, match="one of two steps"):
         plots.agreement(point(), *TEST)
+    with pytest.raises(bg.PredictionError, match="probabilities of classes"):
+        plots.agreement(line(), X_LINE)
+
+
+def test_without_labels_answers_are_compared_at_the_class_of_the_average():
+    (panel,) = plots.agreement(fit(), TEST[0]).axes
+    answer = bg.predict(fit(), TEST[0], rule=bg.BMA())
+    drawn = np.concatenate([curve.get_ydata() for curve in panel.lines[:2]])
+    np.testing.assert_allclose(np.sort(drawn), np.sort(answer.probabilities.max(1)))
+    assert panel.get_title() == "probability of the averaged class"
 
 
 def test_a_comparison_takes_the_most_probable_process_for_the_two_step_answer():
@@ -325,8 +335,10 @@ def test_coverage_is_the_share_of_intervals_that_hold_the_truth():
     low, high = answer.interval(0.5).T
     level, share = curves(panel)[ONE_STEP_WORDS].get_data()
     assert level[50] == 0.5 and share[50] == np.mean((low <= Y_LINE) & (high >= Y_LINE))
-    with pytest.raises(bg.PredictionError, match="probabilities of classes"):
+    with pytest.raises(bg.PredictionError, match=r"predictions of classes and their truths.*See plots\.coverage"):
         plots.reliability(line(), X_LINE, Y_LINE)
+    with pytest.raises(bg.PredictionError, match="predictions of numbers and their truths: give X and y"):
+        plots.coverage(line(), X_LINE)
 
 
 def test_bands_are_quantiles_of_a_new_y():
@@ -365,6 +377,10 @@ def test_posteriors_have_the_point_and_the_interval():
         np.testing.assert_allclose(interval.get_xdata(), np.quantile(draws[:, :, 1, column], [0.05, 0.95]), rtol=0.02)
     (panel, *_) = plots.posterior(fit(), var_names=["class_probs"], num_draws=50).axes
     assert panel.lines[0].get_xdata()[0] == fit().parameters["class_probs"][0]
+    panels = plots.posterior(fit(), var_names=["real_mean", "real_covariance"], num_draws=50).axes
+    drawn = [panel.lines[0].get_xdata()[0] for panel in panels]
+    expected = [fit().parameters[name].ravel() for name in ("real_mean", "real_covariance")]
+    np.testing.assert_array_equal(drawn, np.concatenate(expected))
     with pytest.raises(bg.PredictionError, match="is a point"):
         plots.posterior(point())
     with pytest.raises(bg.PredictionError, match="Parameters are"):
