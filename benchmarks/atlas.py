@@ -4,7 +4,8 @@
 
 runs every data set in a process of its own on one core, keeps the scores of each in benchmarks/results/atlas (a run
 that was stopped goes on there), and joins them in benchmarks/results/atlas.csv. `python -m benchmarks --only atlas`
-does the same with as many workers as cores, and shows the medians.
+does the same with as many workers as cores, and shows the medians. `python -m benchmarks.atlas_page` draws the figure
+and writes the page.
 """
 
 import argparse

@@ -221,7 +221,7 @@ def measured(results: Results) -> str:
     """What was measured, and on which machine."""
     tables, run = results.tables, results.run
     once = tables[~tables.index.isin(keel.SAME_DATA)]
-    machine = ", ".join(f"{name} {run['machine'][name]}" for name in MACHINE)
+    machine = ", ".join(f"{name} {run['machine'][name]}" for name in MACHINE).replace("+", " with changes")
     return (
         f"{len(tables)} tables, of which {len(once)} count: {once['rows'].min():,} to {once['rows'].max():,} rows, "
         f"{once['columns'].min()} to {once['columns'].max()} columns, {once['classes'].min()} to "
