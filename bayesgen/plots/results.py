@@ -1,6 +1,7 @@
 """Figures of studies, of predictions row after row, and of calibration by simulation."""
 
 import itertools
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from bayesgen.evaluation import TRUTH, Calibration, Prequential, Study
 
 from .answers import Panels
 from .style import FAINT, GREY, INK, ONE_PROCESS_NAME, ONE_STEP_NAME, TRUTH_NAME, TWO_STEP, drawing, looks
+
+NOTE_LETTERS = 34  # in a line below a panel
 
 
 def learning_curves(studies: Study | Mapping[str, Study], *, ax: Panels = None, width: float | None = None) -> Figure:
@@ -29,8 +32,8 @@ def learning_curves(studies: Study | Mapping[str, Study], *, ax: Panels = None, 
     by_title = {"": studies} if isinstance(studies, Study) else studies
     models = {title: [model for model in study.references if model != TRUTH] for title, study in by_title.items()}
     columns = [(title, by_title[title], model) for title in models for model in models[title]]
-    note = " ".join(["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in by_title.values())])
-    with drawing(ax, len(columns), 2, width=width, height=2.7, note=note) as (figure, panels):
+    about = " ".join(["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in by_title.values())])
+    with drawing(ax, len(columns), 2, width=width, height=2.7, note=about) as (figure, panels):
         for (title, study, model), (scores, differences) in zip(columns, panels, strict=True):
             table = study.summary[study.summary["model"].isin([model, TRUTH])]
             for panel, column, error in (
@@ -38,7 +41,8 @@ def learning_curves(studies: Study | Mapping[str, Study], *, ax: Panels = None, 
                 (differences, "difference", "standard_error"),
             ):
                 unit = f"training rows{' of each class' * study.config['per_class']}"
-                panel.set_xlabel("\n".join([unit, *_draw_curves(panel, table, study.two_step, column, error)]))
+                notes = _draw_curves(panel, table, study.two_step, column, error)
+                panel.set_xlabel("\n".join([unit, *(textwrap.fill(note, NOTE_LETTERS) for note in notes)]))
             name = title if len(models[title]) == 1 else f"{title} · {model}"
             scores.set_title(name if title else model)
             scores.set_ylabel("mean log score of test rows\n(nats a row; higher is better)")
@@ -62,7 +66,7 @@ def _draw_curves(
             {None: TRUTH_NAME, True: ONE_PROCESS_NAME, False: ONE_STEP_NAME}[is_two_step],
         )
         is_scored = curve["repeats"] > 0
-        absent = {"refused": ~is_scored, "below": is_scored & ~(curve[column] >= lowest)}
+        absent = {"refused": ~is_scored, "below the panel": is_scored & ~(curve[column] >= lowest)}
         for reason, here in absent.items():
             if here.any():
                 yield f"{name} {reason} at {', '.join(map(str, curve['size'][here]))}"
