@@ -34,6 +34,12 @@ def test_a_program_of_ones_own_is_compressed_and_its_answer_makes_sense():
     assert (answer.mutual_information > -1e-9).all()
 
 
+def test_it_says_of_the_atlas_what_the_page_of_the_atlas_says():
+    said = re.search(r"^Of [\d,]+ combinations.*?behind in\s+\d+\.", README.read_text("utf-8"), flags=re.S | re.M)[0]
+    page = (pages.ROOT / "docs" / "atlas.md").read_text("utf-8")
+    assert " ".join(said.split()).rstrip(".") in " ".join(page.split())
+
+
 def test_it_is_short():
     assert len(README.read_text("utf-8").splitlines()) <= 200
 
