@@ -8,9 +8,8 @@ from scipy.stats import betabinom
 
 import bayesgen as bg
 
-# UCI Car Evaluation (M. Bohanec, doi 10.24432/C5JP48, CC BY 4.0): all 1,728 combinations of six attributes, the last
-# running fastest. A word gives the classes (unacc, acc, good, vgood) of nine combinations of size of boot and safety;
-# a digit of `CAR` names the word.
+# UCI Car Evaluation (M. Bohanec, doi 10.24432/C5JP48): all 1,728 combinations of six attributes, with the class that a
+# decision model of M. Bohanec and V. Rajkovic gives them: first the price of a car, and how comfortable and safe it is.
 ATTRIBUTES = {
     "buying": ["vhigh", "high", "med", "low"],
     "maint": ["vhigh", "high", "med", "low"],
@@ -19,29 +18,25 @@ ATTRIBUTES = {
     "lug_boot": ["small", "med", "big"],
     "safety": ["low", "med", "high"],
 }
-WORDS = [
-    "uaauaauav",
-    "uaauavuav",
-    "uaguagugv",
-    "uagugvugv",
-    "uuauaauaa",
-    "uuauuauaa",
-    "uuuuaauav",
-    "uuuuagugv",
-    "uuuuuauaa",
-    "uuuuuuuuu",
-]
-CAR = (
-    "999999999999999999999999958954944944958954944944999999999999958954944944958954944944958954944944"
-    "958954944944958954944944906901911911927923933933958954944944906901911911927923933933927923933933"
-)
+PRICES = np.array([[0, 0, 1, 1], [0, 1, 1, 1], [1, 1, 2, 3], [1, 2, 3, 3]])  # by buying and maint; 3 is the best
+CLASSES = np.array([list("uuuu"), list("uuaa"), list("uaav"), list("uagv")])  # unacc, acc, good, vgood
+
+
+def car_class(buying, maint, doors, persons, boot, safety):
+    """The class of one car; each attribute is the place of its value in `ATTRIBUTES`."""
+    if persons == 2 and doors == 0:
+        comfort = boot
+    else:
+        comfort = 2 if boot == 2 or (boot == 1 and (doors >= 2 or persons == 2)) else 1
+    quality = 0 if persons == 0 or comfort == 0 or safety == 0 else comfort + safety - 1
+    return CLASSES[PRICES[buying, maint], quality]
 
 
 @pytest.fixture(scope="module")
 def car():
-    combinations = zip(*itertools.product(*ATTRIBUTES.values()), strict=True)
-    X = {name: np.array(values) for name, values in zip(ATTRIBUTES, combinations, strict=True)}
-    return X, np.array(list("".join(WORDS[int(digit)] for digit in CAR)))
+    places = np.array([*itertools.product(*(range(len(values)) for values in ATTRIBUTES.values()))])
+    X = {name: np.array(values)[places[:, j]] for j, (name, values) in enumerate(ATTRIBUTES.items())}
+    return X, np.array([car_class(*car) for car in places])
 
 
 def test_the_table_of_cars_has_the_published_shares(car):
