@@ -44,6 +44,11 @@ _ROOMS = {
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
 _GROWING_ROOMS = ("families", "models", "fitting", "prediction", "sequences")
+_FIRST = (  # shown by `dir` and by completion
+    "fit predict compare study average fit_many leave_one_out calibrate load load_dataset plots Schema BayesgenError "
+    "NaiveBayes GaussianDiscriminant LinearRegression Mixture GenerativeClassifier GenerativeProgram "
+    "MLE MAP Exact NUTS PlugIn BMA ConditionalAverage"
+)
 # No other room imports these: they are built from what the others show, and register what they add.
 WINGS = ("sequences", "concepts")
 _ROOMS_OF_USERS = ("plots",)  # whose functions are called by the name of the room, `bayesgen.plots.reliability`
@@ -97,4 +102,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*(name for name in globals() if name.startswith("__")), *__getattr__("__all__")})
+    """The names that are needed first. `bayesgen.__all__` has all of them."""
+    return sorted({*(name for name in globals() if name.startswith("__")), "__all__", *_FIRST.split()})

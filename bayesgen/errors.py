@@ -104,27 +104,27 @@ def _shown(message: str, category: type[BayesgenWarning]) -> None:
 
 Listener: TypeAlias = Callable[[str, type[BayesgenWarning]], None]
 # Of the context, and not of the process, as the filters of `warnings` are: other threads are told as before.
-_listener: contextvars.ContextVar[Listener] = contextvars.ContextVar("bayesgen_warnings", default=_shown)
+LISTENER: contextvars.ContextVar[Listener] = contextvars.ContextVar("bayesgen_warnings", default=_shown)
 
 
 def warn(message: str, category: type[BayesgenWarning] = BayesgenWarning) -> None:
     """Warn at the line of the user's code that called bayesgen, however deep inside of it this is called."""
-    _listener.get()(message, category)
+    LISTENER.get()(message, category)
 
 
 @contextlib.contextmanager
 def warnings_told_to(listener: Listener) -> Iterator[None]:
     """A block in which the warnings of bayesgen are not shown: the listener is called with each and its category."""
-    token = _listener.set(listener)
+    token = LISTENER.set(listener)
     try:
         yield
     finally:
-        _listener.reset(token)
+        LISTENER.reset(token)
 
 
 def without_warnings(*categories: type[BayesgenWarning]) -> contextlib.AbstractContextManager[None]:
     """A block in which these warnings of bayesgen are not shown, and others are."""
-    outer = _listener.get()
+    outer = LISTENER.get()
     return warnings_told_to(
         lambda message, category: None if issubclass(category, categories) else outer(message, category)
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import inspect
 import re
 import types
 import warnings
@@ -142,3 +143,15 @@ RESULTS += [bg.LeaveOneOut, bg.Prequential, bg.ClassPrediction, bg.ContinuousPre
 def test_notebooks_show_results_by_their_own_description(result):
     assert issubclass(result, Described)
     assert result.__repr__ is Described.__repr__ and result._repr_html_ is Described._repr_html_
+
+
+def test_no_public_class_shows_an_address():
+    classes = {name: value for name in bg.__all__ if inspect.isclass(value := getattr(bg, name))}
+    made_by_users = {name: cls for name, cls in classes.items() if not cls.__subclasses__() and name != "BlockModel"}
+    assert len(made_by_users) > 50
+    assert [name for name, cls in made_by_users.items() if cls.__repr__ is object.__repr__] == []
+    dataset = bg.load_dataset("iris")
+    fit = bg.fit(bg.NaiveBayes(), NUMBERS, LABELS, method=bg.Exact())
+    assert repr(dataset) == "Dataset iris: 150 rows, 4 columns, labels 'target'; dataset.X, .y, .split()"
+    assert repr(dataset.split()).startswith("Split: 112 rows to learn from, 38 to test on, labels 'target'")
+    assert repr(bg.SamplingWrapper(fit, NUMBERS, LABELS)) == "SamplingWrapper of 6 rows, for a fit of NaiveBayes"

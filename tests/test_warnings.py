@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import bayesgen as bg
@@ -39,3 +40,18 @@ def test_warnings_of_concepts_point_at_the_users_line():
     with pytest.warns(bg.BayesgenWarning, match="tie") as caught:
         bg.predict(fit, [10], rule=bg.PlugIn())
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_call_shows_each_warning_once():
+    y = ["a", "a", "a", "b", "b", "b"] * 3
+    X = pd.DataFrame({"a": [1.0, 2.5, 0.5, 7.0, 9.5, 8.0] * 3, "k": 1.0})
+    pairs = [(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
+    for verb in (
+        lambda: bg.study([bg.NaiveBayes(), bg.GaussianDiscriminant()], X, y, sizes=[2, 3], repeats=3, pairs=pairs),
+        lambda: bg.compare([bg.NaiveBayes(), bg.GaussianDiscriminant()], X, y, X, y, pairs=pairs),
+    ):
+        with pytest.warns(bg.ConstantColumnWarning, match="'k'") as caught:
+            verb()
+        assert len(caught) == 1 and caught[0].filename == __file__
+        with pytest.warns(bg.ConstantColumnWarning):  # the next call warns again
+            verb()

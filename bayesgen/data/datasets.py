@@ -36,6 +36,10 @@ class Split:
     X_test: pd.DataFrame | csr_array
     y_test: pd.Series
 
+    def __repr__(self) -> str:
+        rows = f"{len(self.y_train):,} rows to learn from, {len(self.y_test):,} to test on"
+        return f"Split: {rows}, labels {self.y_train.name!r}; split.X_train, .y_train, .X_test, .y_test"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
@@ -50,6 +54,10 @@ class Dataset:
     y: pd.Series
 
     kinds: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        shape = f"{len(self.y):,} rows, {self.X.shape[1]} columns"
+        return f"Dataset {self.name}: {shape}, labels {self.y.name!r}; dataset.X, .y, .split()"
 
     @cached_property
     def columns(self) -> Schema:

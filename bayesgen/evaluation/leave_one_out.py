@@ -281,6 +281,9 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
         rows = encoded_rows(fit.concrete, fit.schema, read_table(X, y))
         self.rows = dataclasses.replace(rows, weights=as_weights(sample_weight, rows.num_rows))
 
+    def __repr__(self) -> str:
+        return f"SamplingWrapper of {self.rows.num_rows:,} rows, for a fit of {type(self.fit.model).__name__}"
+
     def sel_observations(self, idx: Int[np.ndarray, "..."]) -> tuple[Rows, Rows]:
         """The other rows, and these."""
         is_out = np.isin(np.arange(self.rows.num_rows), idx)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bayesgen.errors import BayesgenError, DataError
+from bayesgen.errors import LISTENER, BayesgenError, BayesgenWarning, ConstantColumnWarning, DataError
 
 from .progress import RUNNING, WATCH, WORK, Work, watch
 
@@ -54,12 +54,19 @@ def public(function: Function) -> Function:
 
 @contextlib.contextmanager
 def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
-    """A context of work that is told of if it takes long, and in which no Ctrl-C is lost.
+    """A context of work that is told of if it takes long, shows each of its warnings once, and loses no Ctrl-C.
 
     A Ctrl-C that arrives in a callback of the garbage collector is repeated: JAX has such a callback, and exceptions
     there are only reported to `sys.unraisablehook`.
     """
     usual, outer, key = sys.unraisablehook, WORK.get(), object()
+    listener, kinds_shown = LISTENER.get(), set[object]()
+
+    def show_once(message: str, category: type[BayesgenWarning]) -> None:
+        kind = category if category is ConstantColumnWarning else message  # these differ from subset to subset
+        if kind not in kinds_shown:
+            kinds_shown.add(kind)
+            listener(message, category)
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
         if unraisable.exc_type is KeyboardInterrupt:
@@ -70,6 +77,7 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
     work = outer or Work(is_quiet=progress is False)
     is_main = threading.current_thread() is threading.main_thread()  # the only thread that is interrupted
     work.steps[key], token = step, WORK.set(work)
+    listener_token = LISTENER.set(listener if outer else show_once)
     try:
         if outer is None:
             RUNNING.append(work)
@@ -86,6 +94,7 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
             RUNNING.remove(work)
         del work.steps[key]
         WORK.reset(token)
+        LISTENER.reset(listener_token)
 
 
 def _interrupt(main_thread: int) -> None:

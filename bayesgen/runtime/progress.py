@@ -54,7 +54,7 @@ def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callabl
 
     def count(amount: float) -> None:
         amounts.append(amount)
-        work.steps[key] = f"{description} ({sum(amounts):,.0f} of {total:,})"
+        work.steps[key] = description if total == 1 else f"{description} ({sum(amounts):,.0f} of {total:,})"
 
     if not (sys.stderr.isatty() if is_shown is None else is_shown):
         count(0.0)
