@@ -24,6 +24,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayesgen as bg
+from bayesgen.plots import drawing, save_figure
 
 NUM_LABORATORIES = 20
 NUM_SAMPLES = 100  # of each chain
@@ -101,17 +102,11 @@ def report(work: str, timings: dict[str, Timing]) -> None:
 
 def draw_figure(timings: dict[str, dict[str, Timing]], out: pathlib.Path) -> None:
     """Seconds of each piece of work on each device."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(timings), figsize=(6.4, 3.2))
-    for axis, (work, by_device) in zip(axes, timings.items(), strict=True):
-        axis.bar(list(by_device), [timing.second for timing in by_device.values()], width=0.5, color="0.55")
-        axis.set(title=work, ylabel="seconds (second call)")
-    figure.tight_layout()
-    figure.savefig(out, dpi=150)
+    with drawing(None, 1, len(timings)) as (figure, (axes,)):
+        for axis, (work, by_device) in zip(axes, timings.items(), strict=True):
+            axis.bar(list(by_device), [timing.second for timing in by_device.values()], width=0.5, color="0.55")
+            axis.set(title=work, xlabel="device", ylabel="seconds (second call)")
+    save_figure(figure, out)
 
 
 def main() -> None:
