@@ -1,14 +1,21 @@
 """Short descriptions of objects, for notebooks and messages."""
 
+import dataclasses
 import html
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-WIDTH, LINES = 110, 4  # characters of a line, and lines of an entry
+if TYPE_CHECKING:
+    import pandas as pd
+
+WIDTH = 110  # most characters of a line
+TEXT_WIDTH = 80  # of texts that are wrapped
+MOST_LINES, MOST_ROWS = 20, 12  # of an object, and of a frame
 LEFT = 'style="text-align: left"'  # notebooks align cells to the right
 FLOATS = "{:,.4g}".format  # numbers of a frame
 Entries: TypeAlias = Mapping[str, Any]  # texts and pandas frames by their names; None is left out
@@ -30,15 +37,32 @@ class Described:
 
 
 def described(title: str, entries: Entries) -> str:
-    """A title, and "name: text" for each entry with a text, on at most `LINES` lines, or a frame below the name."""
-    lines = [shortened(title)]
-    for name, entry in entries.items():
-        if isinstance(entry, str):
-            text = f"{name}: {entry}" if entry else ""
-            lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", max_lines=LINES)
-        elif entry is not None:
-            lines += [f"  {name}:", entry.to_string(index=False, float_format=FLOATS)]
-    return "\n".join(lines)
+    """A title, and "name: text" for each entry with a text, or a frame below the name.
+
+    Texts are wrapped. Where lines are more than `MOST_LINES`, the longest texts are cut first.
+    """
+    texts = [title, *(f"  {name}: {entry}" for name, entry in entries.items() if isinstance(entry, str) and entry)]
+    frames = {name: entry for name, entry in entries.items() if not isinstance(entry, str | None)}
+    tables = [line for name, frame in frames.items() for line in _table_lines(name, frame)]
+    wrapped = [_wrapped(text, 4) for text in texts]
+    while sum(map(len, wrapped)) + len(tables) > MOST_LINES and max(map(len, wrapped)) > 1:
+        longest = max(range(len(texts)), key=lambda index: (len(wrapped[index]), index))
+        wrapped[longest] = _wrapped(texts[longest], len(wrapped[longest]) - 1)
+    return "\n".join([*itertools.chain(*wrapped), *tables])
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    """The lines of a text, at most so many, broken between words."""
+    indents: Any = {"initial_indent": "  " * text.startswith(" "), "subsequent_indent": "    "}
+    unbroken: Any = {"break_on_hyphens": False, "break_long_words": False}
+    lines = textwrap.wrap(text.strip(), TEXT_WIDTH, max_lines=most, placeholder=" ...", **indents, **unbroken)
+    return list(map(shortened, lines))
+
+
+def _table_lines(name: str, frame: "pd.DataFrame") -> list[str]:
+    """The lines of a frame below its name, the first rows of a long one."""
+    more = f", the first {MOST_ROWS} of {len(frame)} rows" if len(frame) > MOST_ROWS else ""
+    return [f"  {name}{more}:", *frame.head(MOST_ROWS).to_string(index=False, float_format=FLOATS).split("\n")]
 
 
 def described_as_html(title: str, entries: Entries) -> str:
@@ -71,6 +95,20 @@ def shortened(text: str) -> str:
 def joined(texts: Sequence[str]) -> str:
     """Texts in a sentence: a, b and c."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def stated(value: Any) -> str:
+    """A dataclass as a call of its constructor, without arguments that have their defaults; other objects by `repr`."""
+    if not (dataclasses.is_dataclass(value) and type(value).__dataclass_params__.init):  # type: ignore[attr-defined]
+        return repr(value)
+    arguments = []
+    for field in dataclasses.fields(value):
+        argument, make = getattr(value, field.name), field.default_factory
+        default = field.default if make is dataclasses.MISSING else make()
+        if field.init and field.repr and repr(argument) != repr(default):
+            is_plain = getattr(getattr(argument, "__dataclass_params__", None), "repr", False)
+            arguments.append(f"{field.name}={stated(argument) if is_plain else repr(argument)}")
+    return f"{type(value).__qualname__}({', '.join(arguments)})"
 
 
 def counted(values: Iterable[object]) -> str | None:

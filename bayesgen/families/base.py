@@ -29,7 +29,17 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int, Values
 
-from .hyperparameters import ANONYMOUS, Names, Scale, TableShape, argument_names, num_columns_of, shown
+from .hyperparameters import (
+    ANONYMOUS,
+    ARGUMENTS,
+    Names,
+    Pooling,
+    Scale,
+    TableShape,
+    argument_names,
+    num_columns_of,
+    shown,
+)
 
 ParameterTables: TypeAlias = dict[str, ArrayOrNumber]
 """Parameters by name, each of a shape of its own."""
@@ -103,10 +113,13 @@ class Family(abc.ABC):
         return copied(self, **values)
 
     def __repr__(self) -> str:
-        structure = [name for name in field_names(type(self))[1] if name != "batch_shape"]
-        values = {**self.hyperparameters, **{name: getattr(self, name) for name in structure}}
-        arguments = ", ".join(f"{name}={shown(value)}" for name, value in values.items())
-        return f"{type(self).__name__}({arguments})"
+        values = dict(self.hyperparameters)
+        for name in field_names(type(self))[1]:
+            value = getattr(self, name)
+            values |= {flag: True for flag in value.flags} if isinstance(value, Pooling) else {name: value}
+        del values["batch_shape"]
+        stated = {ARGUMENTS.get(name, name): value for name, value in values.items() if value is not None}
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in stated.items())})"
 
     @property
     def num_values(self) -> int | None:
@@ -122,6 +135,11 @@ class Family(abc.ABC):
     def unresolved(self) -> list[str]:
         """Names of the hyperparameters that are None."""
         return _named(self, type(None))
+
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        """Hyperparameter -> what its default is computed from, in words; of those that come from the data."""
+        return {}
 
     @property
     def hierarchical(self) -> list[str]:

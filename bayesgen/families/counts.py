@@ -237,6 +237,10 @@ class GammaPoisson(Family):
         check_positive("GammaPoisson", shape=shape, rate=rate)
         fill(self, shape=as_number(shape), rate=as_number(rate))
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        return {"rate": "1 / means of the columns"}
+
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); a missing rate becomes 1/m."""
         rate = self.rate

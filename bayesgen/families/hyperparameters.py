@@ -27,6 +27,11 @@ class Pooling:
     spherical: bool = False
 
     @property
+    def flags(self) -> list[str]:
+        """Names of the axes along which variances are shared, as constructors have them."""
+        return [name for name, is_shared in vars(self).items() if is_shared]
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """The axes that share, counted from the end."""
         return (-2,) * self.tied + (-1,) * self.spherical
@@ -235,9 +240,10 @@ def as_number(value: Any) -> Any:
 
 
 def shown(value: object) -> str:
-    """A hyperparameter as it is written: numbers as such, arrays by shape, so that reprs stay short."""
+    """A hyperparameter in short: numbers as such, also where an array holds one alone, other arrays by shape."""
     if isinstance(value, np.ndarray | jax.Array):
-        return f"{value.item():g}" if value.ndim == 0 else f"<array {value.shape}>"
+        is_number = value.ndim == 0 or (isinstance(value, np.ndarray) and value.size > 0 and np.ptp(value) == 0)
+        return f"{value.flat[0]:g}" if is_number else f"<array {value.shape}>"
     return type(value).__name__ if isinstance(value, dist.Distribution) else repr(value)
 
 

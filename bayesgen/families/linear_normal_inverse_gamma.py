@@ -147,6 +147,15 @@ class LinearNormalInverseGamma(NoisyFamily):
         fill(self, kappa=as_number(kappa), shape=as_number(shape), scale=as_number(scale), center=as_number(center))
         fill(self, intercept=bool(intercept))
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        return {
+            "location": "the mean",
+            "scale": "half the variance",
+            "precision": "0.01 variances of the features",
+            "center": "means of the features",
+        }
+
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D) and the features; missing hyperparameters come from means and variances of both."""
         batch, num_features = scale.batch_shape, scale.num_features

@@ -191,6 +191,15 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
             batch_shape=batch,
         )
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        variance = "their mean variance"
+        return {
+            "location": "means of the columns",
+            "loadings_scale": f"root of {variance}",
+            "scale": f"0.05 {variance}",
+        }
+
     def _implied_scale(self) -> Scale:
         if not np.ndim(self.location):
             raise ModelError("LowRankNormal: used alone it takes its number of columns from mean, an array (D,).")

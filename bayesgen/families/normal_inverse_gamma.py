@@ -229,6 +229,11 @@ class NormalInverseGamma(NoisyFamily):
         """A variance that columns share makes them one block."""
         return Traits(joint=self.pooling.spherical, scaled=True)
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        variance = "their mean variance" if self.pooling.spherical else "their variances"
+        return {"location": "means of the columns", "scale": f"half {variance}"}
+
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""
         check_pooling("NormalInverseGamma", self.pooling, scale)

@@ -113,6 +113,10 @@ class NormalInverseWishart(JointNormalFamily):
         fill(self, pooling=Pooling(tied))
         check_scale(self.scale)
 
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        return {"location": "means of the columns", "scale": "their variances on the diagonal"}
+
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D) and (K, D, D); missing hyperparameters come from the columns."""
         check_pooling("NormalInverseWishart", self.pooling, scale)

@@ -14,7 +14,7 @@ import bayesgen.fitting.growth as growth
 import bayesgen.fitting.sampling as sampling
 import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
-from bayesgen.describe import Described, Description, amount, counted, free_name, quote_some, shapes, shortened
+from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.labels import Labelled
 from bayesgen.models import LABEL, Block, FactorCoordinates
@@ -34,6 +34,7 @@ from bayesgen.saving import save
 from bayesgen.solvers import MAX_DEPTH
 from bayesgen.typing import Data, Float, Int, Seed
 
+from .entries import entries_of_fit
 from .trained import TrainedProgram
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
     update, add_class = growth.update, growth.add_class
 
     def _description(self) -> Description:
-        return f"Fit of {self.model!r}", _entries(self)
+        return f"Fit of {stated(self.model)}", entries_of_fit(self)
 
     def parameters_of(self, column: str) -> dict[str, np.ndarray]:
         """The parameters of one column of a built-in model, name -> array.
@@ -340,39 +341,6 @@ class Fit(TrainedProgram, Generic[Labelled]):
             ModelError: a fit that holds what a file cannot, naming it: families and transformers of one's own.
         """
         save(self, path, export.tree_to_save(self))
-
-
-def _entries(fit: Fit) -> dict[str, str | None]:
-    """What is told of a fit, by name."""
-    about_draws = fit.posterior.described
-    kind = ", a point" if fit.posterior.is_point else " of each draw" if fit.is_sampled else ", posterior means"
-    return {
-        "method": repr(fit.method),
-        "rows (total weight)": amount(fit.attributes.get("total_weight")),
-        "columns": counted(fit.schema.columns or fit.program.attributes),
-        "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
-        "rows without labels (weight)": _unlabelled_rows(fit),
-        "log evidence": amount(fit.log_evidence),
-        "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
-        "draws": f"{about_draws}, path {fit.attributes.get('path')!r}" if about_draws else None,
-        f"parameters{kind}": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
-        "next": f"{_next_step(fit)}, fit.summary(), fit.to_datatree()",
-    }
-
-
-def _unlabelled_rows(fit: Fit) -> str | None:
-    """The weight of the rows without labels, and the classes of which no row has one."""
-    weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
-    lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
-    return None if weight is None else f"{amount(weight)}{lacking}"
-
-
-def _next_step(fit: Fit) -> str:
-    """How to predict for new rows."""
-    if len(fit.classes) == 0 and fit.concrete.response is None:
-        return "fit.log_joint(X)"
-    order = "" if fit.posterior.is_identified else "fit.relabel(), "
-    return f"{order}predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"
 
 
 # Tables of numbers, and of generated rows.

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import numbers
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,6 @@ class JointMethod(Method, abc.ABC):
     """A method with a fit at the maximum of the joint density, or that begins there. See `MLE` for the arguments."""
 
     gives_draws = False
-    has_prior: ClassVar[bool]
-    """Whether the prior counts."""
 
     num_starts: int | None = None
     starts: Any = None

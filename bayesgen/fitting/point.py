@@ -168,8 +168,6 @@ class MAP(PointMethod):
             of separable classes.
     """
 
-    has_prior = True
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class MLE(PointMethod):

@@ -153,6 +153,7 @@ class ProgramProblem(Problem[Fit]):
             attributes={
                 **(attributes or {}),
                 **({"sites_left_out": left_out} if left_out else {}),
+                **({} if self.conjugate else {"why_row_by_row": self.program.why_row_by_row}),
                 **self.about_labels,
                 "total_weight": statistics.total_weight,
                 "device": used(),
@@ -243,6 +244,8 @@ class Method(abc.ABC):
     """Whether its fits keep the statistics of their data, to learn from more rows."""
     gives_draws: ClassVar[bool] = True
     """Whether its fits have draws from the posterior."""
+    has_prior: ClassVar[bool] = True
+    """Whether its fits depend on the prior."""
 
     @property
     def needs_rows(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Generic
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, read_table, warn_of_unknown
-from bayesgen.describe import Described
+from bayesgen.describe import Described, described, significant, stated
 from bayesgen.families import Family, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Answered
@@ -32,11 +32,18 @@ class Trained(Described, Savable, Generic[Answered]):
         model: the model as the user gave it.
         method: the training method.
         posterior: distribution of the parameters, or a point.
+        seconds: how long `bayesgen.fit` took, compilation included; None of fits that were made in another way.
     """
 
     model: Any
     method: Any
     posterior: Posterior
+    seconds: float | None = dataclasses.field(default=None, compare=False, repr=False, kw_only=True)
+
+    @property
+    def method_in_words(self) -> str:
+        """The method with the arguments that were stated, and the seconds that it took."""
+        return stated(self.method) + ("" if self.seconds is None else f", in {significant(self.seconds, 2)} seconds")
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -90,8 +97,23 @@ class PriorFamilies(dict[str, Family]):
         return {name: [key for key in now if np.any(now[key] != then[key])] for name, (now, then) in pairs.items()}
 
     def __repr__(self) -> str:
-        remarks = {name: f"; from the data: {argument_names(keys)}" for name, keys in self.from_data.items() if keys}
-        return "\n".join(["Prior", *(f"  {name}: {family!r}{remarks.get(name, '')}" for name, family in self.items())])
+        return described("Prior", self.entries)
+
+    @property
+    def entries(self) -> dict[str, str | None]:
+        """Names -> their prior in words, families that are written alike together; and how to state other numbers."""
+        names_by_text: dict[str, list[str]] = {}
+        from_data, remedies = self.from_data, dict[str, None]()
+        for name, family in self.items():
+            keys = from_data[name]
+            text = repr(family.replace(**dict.fromkeys(keys)))
+            if keys:
+                words = {argument_names([key]): family.defaults.get(key, "computed") for key in keys}
+                text += "; from the data: " + ", ".join(f"{key} ({value})" for key, value in words.items())
+                remedies[f"{type(family).__name__}({', '.join(f'{key}=...' for key in words)})"] = None
+            names_by_text.setdefault(text, []).append(name)
+        entries: dict[str, str | None] = {", ".join(names): text for text, names in names_by_text.items()}
+        return entries | {"numbers of your own": f"give the model {' and '.join(remedies)}" if remedies else None}
 
 
 @by_content

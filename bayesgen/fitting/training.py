@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import time
 from collections.abc import Iterable
 from typing import Any, overload
 
@@ -99,6 +100,7 @@ def fit(
     if not isinstance(method, Method):
         check_object("method", method, Method, DataError)
     check_seed(seed)
+    start = time.perf_counter()
     with requested(device):
         problem = X
         if not isinstance(X, Problem):
@@ -107,7 +109,7 @@ def fit(
         solved = dataclasses.replace(problem, seed=seed, progress=progress).fit_by(method)
         if isinstance(solved, Fit) and (left_out := solved.attributes.get("sites_left_out")):
             warn_of_left_out(left_out)
-        return solved
+        return dataclasses.replace(solved, seconds=time.perf_counter() - start)
 
 
 @functools.singledispatch

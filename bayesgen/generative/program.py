@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from bayesgen.data import (
     read_table,
     refuse_classes_of_response,
 )
-from bayesgen.describe import quote_some
+from bayesgen.describe import Described, Description, described, quote_some, shapes
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
@@ -38,6 +38,7 @@ from bayesgen.records import fill
 from bayesgen.runtime import check_not_forked, in_float64, public
 from bayesgen.statistics import (
     Cells,
+    LatentLikelihood,
     Likelihood,
     Moments,
     PatternMoments,
@@ -52,7 +53,7 @@ from .introspected import NEEDS_CLASSES, IntrospectedProgram
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
-class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
+class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel]):
     """A generative model stated as a NumPyro function that makes n instances.
 
     The function samples latent parameters, then, in one plate of size n, the label and the attributes. It takes no
@@ -262,6 +263,35 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
         local = f", local={self.local!r}" if self.local else ""
         return f"GenerativeProgram({name}, label={self.response_site or self.label!r}{classes}{local})"
 
+    def __str__(self) -> str:
+        return described(*self._description())
+
+    def _description(self) -> Description:
+        """What is recognised in the program; it is traced for that, where covariates do not wait for data."""
+        names = ", ".join(self.covariates)
+        entries: dict[str, str | None] = {"covariates": names}
+        if self.awaits_covariates:
+            entries |= {"recognised": f"once data show the shapes of {names}: print(fit.program)"}
+        else:
+            latents = {name: np.empty(shape) for name, shape in self.structure.latents}
+            entries |= {"latents": shapes(latents), **self._recognised()}
+        return repr(self), entries | {"next": "fit(program, X, y, method=NUTS()), program.simulate(n, seed=1)"}
+
+    def _recognised(self) -> dict[str, str | None]:
+        """How its sites are evaluated; or why the program is refused, for its text."""
+        try:
+            return site_entries(self.why_row_by_row)
+        except ModelError as error:
+            return {"refused": str(error)}
+
+    @property
+    def why_row_by_row(self) -> dict[str, str]:
+        """Site of rows -> why it is evaluated row by row; "" where it has a sufficient statistic."""
+        latent = {name for name, likelihood in self.plan.compressed if isinstance(likelihood, LatentLikelihood)}
+        reasons = dict.fromkeys(latent, HIDDEN_VARIABLES) | dict(self.plan.reasons)
+        names = (*(() if self.label is None else (self.label,)), *self.attributes, *self.local)
+        return {name: reasons.get(name, "") for name in names}
+
     def __call__(self, n: int, **covariates: Any) -> Any:
         """Generate n instances inside NumPyro's handlers; what the function returns."""
         return self.function(n, **covariates)
@@ -406,6 +436,24 @@ class GenerativeProgram(IntrospectedProgram, ConcreteModel[AnyLabel]):
 
 
 register_program(GenerativeProgram)
+
+HIDDEN_VARIABLES = "its hidden variables are summed out in each row"
+
+
+def site_entries(why_row_by_row: Mapping[str, str], linear: Collection[str] = ()) -> dict[str, str | None]:
+    """Which sites have sufficient statistics and which are evaluated row by row, in words.
+
+    Args:
+        why_row_by_row: as the program has it.
+        linear: sites of means that are linear in the latents, which are summarised by cross products.
+    """
+    compressed = [name for name, reason in why_row_by_row.items() if not reason and name not in linear]
+    compressed += [f"{name} (products of features, as its mean is linear in the latents)" for name in linear]
+    by_row = [f"{name} ({reason})" for name, reason in why_row_by_row.items() if reason and name not in linear]
+    return {
+        "sufficient statistics": ", ".join(compressed),
+        "evaluated row by row": ", ".join(by_row),
+    }
 
 
 def _column_name(site: str, place: tuple[int, ...], axis: str = "column") -> str:

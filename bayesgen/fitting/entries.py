@@ -1,0 +1,83 @@
+"""What a fit shows of itself, by name: for its text, and for notebooks."""
+
+from bayesgen.describe import Entries, amount, counted, quote_some, shapes
+from bayesgen.families import LatentVariableFamily
+from bayesgen.generative import HIDDEN_VARIABLES, site_entries
+from bayesgen.statistics import LatentLikelihood
+
+from .trained import TrainedProgram
+
+MOST_PRIORS = 5  # priors that are shown, those of other blocks being in fit.prior
+PATHS = {"whitened": "coordinates rescaled by the curvature at the mode"}
+
+
+def entries_of_fit(fit: TrainedProgram) -> Entries:
+    """The entries of a fit by name."""
+    about_draws, path = fit.posterior.described, fit.attributes.get("path")
+    kind = ", a point" if fit.posterior.is_point else " of each draw" if fit.is_sampled else ", posterior means"
+    return {
+        "method": fit.method_in_words,
+        "rows (total weight)": amount(fit.attributes.get("total_weight")),
+        "columns": counted(fit.schema.columns or fit.program.attributes),
+        "components" if fit.concrete.class_axis == "component" else "classes": counted(fit.classes),
+        "rows without labels (weight)": _unlabelled_rows(fit),
+        **recognised(fit),
+        **_priors(fit),
+        "log evidence": amount(fit.log_evidence),
+        "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
+        "draws": f"{about_draws}; {PATHS.get(str(path), path)}" if about_draws else None,
+        f"parameters{kind}": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
+        "next": _next_step(fit),
+    }
+
+
+def recognised(fit: TrainedProgram) -> dict[str, str | None]:
+    """How the sites of the program enter the fit: by closed forms, by sufficient statistics, or row by row."""
+    if fit.prior is None:
+        products = fit.attributes.get("cross_products", ())
+        return site_entries(fit.attributes.get("why_row_by_row", {}), products)
+    likelihoods, columns = fit.concrete.statistics(fit.schema), fit.concrete.conjugate(fit.schema).blocks
+    num_columns = {block.name: f"{block.name} ({_num_columns(len(block.columns))})" for block in columns}
+    closed, reasons = list[str](), dict[str, str]()
+    for name, family in fit.prior.items():
+        if isinstance(likelihoods.get(name), LatentLikelihood) and isinstance(family, LatentVariableFamily):
+            reasons[name] = HIDDEN_VARIABLES
+        elif family.hierarchical or isinstance(family, LatentVariableFamily):
+            reasons[num_columns.get(name, name)] = ""
+        else:
+            closed.append(num_columns.get(name, name))
+    condition = "closed form" if fit.log_evidence is not None else "closed form, where no cell or label is missing"
+    return {condition: ", ".join(closed), **site_entries(reasons)}
+
+
+def _num_columns(number: int) -> str:
+    return f"{number:,} column{'s' if number > 1 else ''}"
+
+
+def _priors(fit: TrainedProgram) -> dict[str, str | None]:
+    """The prior of each family, with those of its numbers that come from the data."""
+    if not fit.method.has_prior:
+        return {"prior": f"{type(fit.method).__name__}() uses none"}
+    if fit.prior is None:
+        return {"prior": f"as the program states it, of {', '.join(fit.program.latents)}"}
+    *priors, (last, remedy) = fit.prior.entries.items()
+    more = f"{len(priors) - MOST_PRIORS} more in fit.prior" if len(priors) > MOST_PRIORS else None
+    return {f"prior of {names}": text for names, text in priors[:MOST_PRIORS]} | {"other priors": more, last: remedy}
+
+
+def _unlabelled_rows(fit: TrainedProgram) -> str | None:
+    """The weight of the rows without labels, and the classes of which no row has one."""
+    weight, unnamed = (fit.attributes.get(name) for name in ("total_weight_unlabelled", "classes_without_labels"))
+    lacking = f"; no row has the label {quote_some(unnamed)}" if unnamed else ""
+    return None if weight is None else f"{amount(weight)}{lacking}"
+
+
+def _next_step(fit: TrainedProgram) -> str:
+    """How to predict for new rows, and what else to look at."""
+    if len(fit.classes) == 0 and fit.concrete.response is None:
+        predicted = "fit.log_joint(X)"
+    else:
+        predicted = f"predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"
+    order = [] if fit.posterior.is_identified else ["fit.relabel()"]
+    diagnosed = ["fit.diagnose()"] if fit.is_sampled else []
+    return ", ".join([*diagnosed, *order, predicted, "fit.summary(), fit.to_datatree()"])
