@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from bayesgen.data import Rows, RowsLike, Table, category_array, read_table, warn_of_unknown
-from bayesgen.describe import Description, amount, counted
+from bayesgen.describe import Description, amount, counted, stated
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit, Summaries
 from bayesgen.labels import AnyLabel
@@ -115,16 +115,16 @@ class AverageFit(Fit[AnyLabel]):
     def _description(self) -> Description:
         order = np.argsort(-self.weights, kind="stable")[:3]
         structures = {
-            f"weight {self.weights[index]:.3f}, member {index}": repr(self.members[index].model) for index in order
+            f"weight {self.weights[index]:.3f}, member {index}": stated(self.members[index].model) for index in order
         }
         fingerprints = {
-            "method": repr(self.method),
+            "method": self.method_in_words,
             "rows (total weight)": amount(self.best.attributes.get("total_weight")),
             "classes": counted(self.classes),
             "log evidence": amount(self.log_evidence),
             "approximate log evidence, which weights are made of": amount(self.approximate_log_evidence),
             **structures,
-            "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, fit.best",
+            "next": "predict(fit, X, rule=BMA()), fit.weights, fit.members, print(fit.best)",
         }
         return f"AverageFit of {len(self.members)} structures", fingerprints
 

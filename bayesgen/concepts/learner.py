@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from bayesgen.data import Rows
-from bayesgen.describe import Described, Description, amount
+from bayesgen.describe import Described, Description, amount, stated
 from bayesgen.errors import BayesgenWarning, DataError, FitError, ModelError, PredictionError, warn
 from bayesgen.fitting import Method, Trained, datatree, fit, sampler_statistics
 from bayesgen.posteriors import At, ParameterArrays, Posterior
@@ -289,7 +289,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
         best = [] if several else np.argsort(-self.log_weights, kind="stable")[:3].tolist()
         hypotheses = [f"{self.model.space.names[at]!r} {self.weights[at]:.3f}" for at in best if self.weights[at] > 0]
         lines = {
-            "method": repr(self.method),
+            "method": self.method_in_words,
             "sets of examples": str(len(self)) if several else None,
             "examples": f"{positive}, and {negative} of what does not belong to it",
             "hypotheses": ", ".join(hypotheses),
@@ -297,7 +297,7 @@ class ConceptFit(Trained["ConceptPrediction"]):
             "log evidence": amount(self.log_evidence),
             "next": f"predict(fit, queries, rule=...), fit{'[0]' if several else ''}.hypotheses",
         }
-        return f"ConceptFit of {self.model!r}", lines
+        return f"ConceptFit of {stated(self.model)}", lines
 
     def __iter__(self) -> Iterator["ConceptFit"]:
         return (self[index] for index in range(len(self)))

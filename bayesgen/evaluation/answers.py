@@ -89,6 +89,26 @@ def score_frame(lines: Sequence[Mapping[str, Any]], columns: list[str] | None = 
     return table.astype(counts).assign(refused=pd.Series([line["refused"] for line in lines], dtype=object))
 
 
+NOTES = {
+    "impossible": "test rows that the whole answer rules out, scored as if a wrong class were certain",
+    "ruled_out": "other test rows whose truth has probability zero, which makes the log score −∞",
+}
+
+
+def notes_on_scores(table: pd.DataFrame) -> dict[str, str]:
+    """What is behind scores that are the worst ones, or missing, by the names of the columns that count such rows."""
+    names, notes = table["model"] + ", " + table["method"] + " + " + table["rule"], dict[str, str]()
+    for column, meaning in NOTES.items():
+        counts = table[column].groupby(names, sort=False).sum() if column in table else pd.Series(dtype=int)
+        if (counts > 0).any():
+            notes[column] = f"{meaning}: " + "; ".join(f"{name} {n:,}" for name, n in counts.items() if n > 0)
+    refused = table["refused"].dropna()
+    if len(refused):
+        first = refused.index[0]
+        notes["refused"] = f"{len(refused):,} of {len(table):,}, the first of {names[first]}: {refused[first]}"
+    return notes
+
+
 def _difference(answer: Answer, references: Sequence[Answer]) -> tuple[float, float]:
     """The mean difference of row log scores from the first reference, and its standard error; NaN where one lacks."""
     if answer.rows is None or not references:

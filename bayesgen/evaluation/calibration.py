@@ -93,8 +93,10 @@ class Calibration(Described):
             "method": str(self.config["method"]),
             "quantities": str(len(self.fractions)),
             "draws a simulation": f"{self.num_draws.min()} to {self.num_draws.max()}",
-            "smallest p-value": f"{worst['p_value']:.2g}, {worst['quantity']}, {worst['test']}",
-            "not uniform": quote_some(failed) if failed else None,
+            "verdict": f"posteriors of {quote_some(failed)} are not calibrated"
+            if failed
+            else f"no test rejects at {LEVEL}, corrected for their number: no miscalibration is seen",
+            "smallest p-value": f"{worst['p_value']:.2g}, of {worst['quantity']} by {worst['test']}",
             "next": "result.table, result.passed, result.plot()",
         }
         return f"Calibration by {len(self.num_draws)} simulations", lines

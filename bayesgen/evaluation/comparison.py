@@ -40,6 +40,7 @@ from .answers import (
     costly_rows,
     difference_table,
     disagreement_table,
+    notes_on_scores,
     prediction_table,
     score_table,
 )
@@ -195,7 +196,11 @@ class Comparison(Judged):
 
     def _description(self) -> Description:
         columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
-        return f"Comparison on {len(self.rows)} test rows", {**self._verdict_entries, "scores": self.table[columns]}
+        return f"Comparison on {len(self.rows)} test rows", {
+            **self._verdict_entries,
+            **notes_on_scores(self.table),
+            "scores": self.table[columns],
+        }
 
 
 def plain(value: Any) -> Any:

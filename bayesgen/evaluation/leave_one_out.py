@@ -73,14 +73,14 @@ class LeaveOneOut(Described):
         return (self.frequencies * scores)[self.frequencies > 0]
 
     def _description(self) -> Description:
-        k = self.pareto_k
+        k, unscored = self.pareto_k, int(np.isnan(self._weighted(self.log_scores)).sum())
         lines = {
-            "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}",
+            "total log score": f"{self.total:,.6g}, standard error {self.standard_error:,.3g}; higher is better",
             "in sample": f"{self._weighted(self.in_sample).sum():,.6g}",
-            "rows without a score": str(int(np.isnan(self._weighted(self.log_scores)).sum()))
-            if np.isnan(self.total)
-            else None,
-            "pareto k above 0.7": None if k is None else f"{int((k > MAX_K).sum())} rows",
+            "rows without a score": f"{unscored:,}, which the fits to the other rows rule out" if unscored else None,
+            "pareto k above 0.7": None
+            if k is None
+            else f"{int((k > MAX_K).sum())} rows; their scores rest on few draws",
             "next": "result.log_scores, result.total, result.to_elpd()",
         }
         return f"LeaveOneOut of {len(self.log_scores)} rows", lines

@@ -93,11 +93,11 @@ class Prequential(Described):
         return (np.isnan(self.log_scores) & (self.weights > 0)).sum(-1)
 
     def _description(self) -> Description:
-        totals = -self.code_length[..., -1]
+        totals, unscored = -self.code_length[..., -1], int(self.num_unscored.sum())
         lines = {
             "pairs": ", ".join(self.pairs),
             "sum of log scores": f"{totals.min():,.6g} to {totals.max():,.6g}",
-            "rows without a score": str(int(self.num_unscored.sum())) if self.num_unscored.any() else None,
+            "rows without a score": f"{unscored:,}, of which the rows before give no estimate" if unscored else None,
             "next": "result.log_scores, result.code_length, result.to_frame(), result.plot()",
         }
         return f"Prequential of {self.log_scores.shape[-1]} rows", lines

@@ -30,7 +30,7 @@ from bayesgen.records import by_content, state_of_fields
 from bayesgen.runtime import bar, check_seed, public
 from bayesgen.typing import Data, Seed, Values
 
-from .answers import mean_and_error, paired_difference, score_frame
+from .answers import mean_and_error, notes_on_scores, paired_difference, score_frame
 from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
 from .training_sets import TrainingSets, attempted, subsets, worlds
 from .verdicts import Judged, verdict_on_sizes
@@ -169,9 +169,7 @@ class Study(Judged):
             **self._verdict_entries,
             "answers": "; ".join(" + ".join(answer) for answer in self.answers),
             "sizes": ", ".join(map(str, self.table["size"].unique())),
-            "refused": f"{count} rows: see study.table"
-            if (count := int(self.table["refused"].notna().sum()))
-            else None,
+            **notes_on_scores(self.table),
             "differences": f"from {', '.join(dict.fromkeys(map(' + '.join, self.references.values())))}",
             "errors": self.about_errors,
             "next": "study.summary, study.table, study.plot(), study.to_json()",

@@ -150,9 +150,9 @@ class LinearNormalInverseGamma(NoisyFamily):
     @property
     def defaults(self) -> Mapping[str, str]:
         return {
-            "location": "the mean",
-            "scale": "half the variance",
-            "precision": "0.01 variances of the features",
+            "location": "mean of the response",
+            "scale": "half its variance",
+            "precision": "0.01 times variances of the features",
             "center": "means of the features",
         }
 

@@ -197,7 +197,7 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         return {
             "location": "means of the columns",
             "loadings_scale": f"root of {variance}",
-            "scale": f"0.05 {variance}",
+            "scale": f"0.05 times {variance}",
         }
 
     def _implied_scale(self) -> Scale:

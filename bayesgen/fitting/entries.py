@@ -36,22 +36,17 @@ def recognised(fit: TrainedProgram) -> dict[str, str | None]:
     if fit.prior is None:
         products = fit.attributes.get("cross_products", ())
         return site_entries(fit.attributes.get("why_row_by_row", {}), products)
-    likelihoods, columns = fit.concrete.statistics(fit.schema), fit.concrete.conjugate(fit.schema).blocks
-    num_columns = {block.name: f"{block.name} ({_num_columns(len(block.columns))})" for block in columns}
+    likelihoods = fit.concrete.statistics(fit.schema)
     closed, reasons = list[str](), dict[str, str]()
     for name, family in fit.prior.items():
         if isinstance(likelihoods.get(name), LatentLikelihood) and isinstance(family, LatentVariableFamily):
             reasons[name] = HIDDEN_VARIABLES
         elif family.hierarchical or isinstance(family, LatentVariableFamily):
-            reasons[num_columns.get(name, name)] = ""
+            reasons[name] = ""
         else:
-            closed.append(num_columns.get(name, name))
+            closed.append(name)
     condition = "closed form" if fit.log_evidence is not None else "closed form, where no cell or label is missing"
     return {condition: ", ".join(closed), **site_entries(reasons)}
-
-
-def _num_columns(number: int) -> str:
-    return f"{number:,} column{'s' if number > 1 else ''}"
 
 
 def _priors(fit: TrainedProgram) -> dict[str, str | None]:

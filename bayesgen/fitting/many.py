@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, category_array
-from bayesgen.describe import Described, Description
+from bayesgen.describe import Described, Description, stated
 from bayesgen.errors import (
     BayesgenError,
     DataError,
@@ -208,12 +208,14 @@ class FitBatch(Described, Savable, Sequence[Fit]):
 
     def _description(self) -> Description:
         lines = {
-            "method": repr(self.method),
-            "path": str(self.attributes["path"]),
-            "refused": f"{len(self.refused)}: see batch.refused" if self.refused else None,
+            "method": stated(self.method),
+            "how": str(self.attributes["path"]),
+            "refused": f"{len(self.refused)} in batch.refused, of which {first}: {self.refused[first]}"
+            if (first := min(self.refused, default=None)) is not None
+            else None,
             "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
         }
-        return f"FitBatch of {len(self)} data sets, {self.model!r}", lines
+        return f"FitBatch of {len(self)} data sets, {stated(self.model)}", lines
 
     def to_datatree(
         self,

@@ -19,7 +19,7 @@ from bayesgen.data import (
     read_tables,
     warn_of_unknown,
 )
-from bayesgen.describe import Described, Description, amount, counted
+from bayesgen.describe import Described, Description, amount, counted, stated
 from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Model, Recipe
@@ -61,7 +61,7 @@ class Summaries(Described):
             "classes": counted(self.schema.classes or ()),
             "next": "fit(model, summaries, method=...), one + two for those of other rows",
         }
-        return f"Summaries for {self.model!r}", lines
+        return f"Summaries for {stated(self.model)}", lines
 
     @property
     def total_weight(self) -> float:

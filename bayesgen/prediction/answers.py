@@ -73,9 +73,11 @@ class ClassPrediction(Described):
             "their probabilities": f"{highest.min():.3f} to {highest.max():.3f}, mean {highest.mean():.3f}"
             if highest.size
             else None,
-            "standard error": _at_most(self.standard_error),
-            "pareto k": _at_most(self.pareto_k),
-            "impossible rows": f"{impossible:,}, whose probabilities are NaN" if impossible else None,
+            "standard error": _at_most(self.standard_error, ", as draws are finitely many"),
+            "pareto k": _at_most(self.pareto_k, "; above 0.7, few draws decide the answer of a row"),
+            "impossible rows": f"{impossible:,}, which every class rules out: their probabilities are NaN"
+            if impossible
+            else None,
             "next": "answer.probabilities, answer.labels, answer.to_frame()",
         }
 
@@ -192,11 +194,11 @@ def with_information(
     )
 
 
-def _at_most(values: Float[np.ndarray, "..."] | None) -> str | None:
-    """The largest of some numbers in words; None where there are none."""
+def _at_most(values: Float[np.ndarray, "..."] | None, meaning: str) -> str | None:
+    """The largest of some numbers in words, with their meaning; None where there are none."""
     numbers = np.asarray([] if values is None else values, float)
     numbers = numbers[~np.isnan(numbers)]
-    return f"at most {numbers.max():.2g}" if numbers.size else None
+    return f"at most {numbers.max():.2g}{meaning}" if numbers.size else None
 
 
 def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
