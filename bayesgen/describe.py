@@ -99,7 +99,8 @@ def joined(texts: Sequence[str]) -> str:
 
 def stated(value: Any) -> str:
     """A dataclass as a call of its constructor, without arguments that have their defaults; other objects by `repr`."""
-    if not (dataclasses.is_dataclass(value) and type(value).__dataclass_params__.init):  # type: ignore[attr-defined]
+    how_made = getattr(type(value), "__dataclass_params__", None)
+    if how_made is None or not how_made.init:
         return repr(value)
     arguments = []
     for field in dataclasses.fields(value):
