@@ -185,7 +185,7 @@ def test_a_kind_that_a_schema_declares_and_a_family_may_both_say_the_bins():
 def test_families_are_written_as_they_were_stated():
     families = [bg.DirichletHistogram(4, 2.0), bg.DirichletHistogram(edges=[0, 1, 2], tails=3.0)]
     assert repr(families[0]) == "DirichletHistogram(4, concentration=2)"
-    assert repr(families[1]).startswith("DirichletHistogram(concentration=<array (2,)>, edges=<array (3,)>, tails=")
+    assert repr(families[1]) == "DirichletHistogram(concentration=1, edges=<array (3,)>, tails=3)"
 
 
 def test_bins_come_from_the_first_chunk():
