@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 WIDTH = 110  # most characters of a line
 TEXT_WIDTH = 80  # of texts that are wrapped
 MOST_LINES, MOST_ROWS = 20, 12  # of an object, and of a frame
+BARS = "▁▂▃▄▅▆▇█"
 LEFT = 'style="text-align: left"'  # notebooks align cells to the right
 FLOATS = "{:,.4g}".format  # numbers of a frame
 Entries: TypeAlias = Mapping[str, Any]  # texts and pandas frames by their names; None is left out
@@ -148,6 +149,25 @@ def significant(value: float, digits: int = 4) -> str:
     else:
         text = f"{value:.{digits - 1}e}"
     return text.replace("-", "−")
+
+
+def with_error(value: float, error: float, separator: str = " ") -> str:
+    """A difference and its standard error, to the same number of digits: four, or two of the error."""
+    if math.isnan(value) or value == error == 0:
+        return ""
+    if math.isinf(value):
+        return "+∞" if value > 0 else "−∞"
+    digits = 4 if not 0 < error < 1e-3 else min(8, 1 - math.floor(math.log10(error)))
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return text if math.isnan(error) else f"{text}{separator}±{error:.{digits}f}"
+
+
+def histogram(values: np.ndarray) -> str:
+    """A drawing of how numbers from 0 to 1 are distributed over tenths, NaN left out."""
+    counts, _ = np.histogram(values[~np.isnan(values)], bins=10, range=(0.0, 1.0))
+    even = max(1, len(values)) / 10  # as many rows give a bar of height 3
+    heights = np.clip(np.rint(counts / even * 3), 0, len(BARS) - 1).astype(int)
+    return "".join(BARS[height] for height in heights)
 
 
 def quote_some(values: Iterable[object], limit: int = 10) -> str:

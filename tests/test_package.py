@@ -38,6 +38,7 @@ ROOMS = [
     "sequences",
     "concepts",
     "plots",
+    "report",
     "cli",
 ]
 GROUND = {
@@ -47,7 +48,10 @@ GROUND = {
 # Built from what the rooms before them show. No other room knows them, by import or by name: wing -> pattern of names.
 WINGS = {"sequences": r"markov|grammar", "concepts": r"concept_?(learner|fit|prediction|problem)|hypothesis_?space"}
 SKINS = ["sklearn"]  # files above all rooms
-CALLED_BY_METHODS = {"plots"}  # rooms that methods of lower rooms, such as `.plot()`, import inside of the method
+CALLED_BY_METHODS = {
+    "plots",
+    "report",
+}  # rooms that methods of lower rooms, such as `.plot()` and `.to_html()`, import inside of the method
 MOST_FILES = 8  # beside the rooms, and under them
 
 

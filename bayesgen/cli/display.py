@@ -13,17 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
-from bayesgen.describe import WIDTH, quote_some, signed
+from bayesgen.describe import BARS, WIDTH, histogram, quote_some, signed, with_error
 from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
 from bayesgen.prediction import Metric
-from bayesgen.typing import Float
 
 _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
 HEADLINES = ("accuracy", "log_score", "rmse", "crps")  # scores of a study on the screen
-BARS = "▁▂▃▄▅▆▇█"
 # in place of characters that an output cannot encode
 _ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
 
@@ -69,26 +67,7 @@ def cells(
         yield Text(spell(cell), style="bold" if cell == winner else "")
 
 
-def with_error(value: float, error: float, separator: str) -> str:
-    """A difference and its standard error, to the same number of digits: four, or two of the error."""
-    if math.isnan(value) or value == error == 0:
-        return ""
-    if math.isinf(value):
-        return "+∞" if value > 0 else "−∞"
-    digits = 4 if not 0 < error < 1e-3 else min(8, 1 - math.floor(math.log10(error)))
-    text = f"{value:+.{digits}f}".replace("-", "−")
-    return text if math.isnan(error) else f"{text}{separator}±{error:.{digits}f}"
-
-
 Spelling = Callable[[str], str]
-
-
-def _histogram(values: Float[np.ndarray, " n"]) -> str:
-    """A drawing of how numbers from 0 to 1 are distributed over tenths, NaN left out."""
-    counts, _ = np.histogram(values[~np.isnan(values)], bins=10, range=(0.0, 1.0))
-    even = max(1, len(values)) / 10  # as many rows give a bar of height 3
-    heights = np.clip(np.rint(counts / even * 3), 0, len(BARS) - 1).astype(int)
-    return "".join(BARS[height] for height in heights)
 
 
 def _baseline(comparison: Comparison, answers: Sequence[Answer], model: str) -> Iterator[Text]:
@@ -186,7 +165,7 @@ def _score_table(comparison: Comparison, scored: Sequence[Answer], model: str, w
             add(metric)
     if scorer.histogram is not None:
         name, column = scorer.histogram
-        drawings = {tuple(answer.key.values()): _histogram(answer.rows[column].to_numpy()) for answer in scored}
+        drawings = {tuple(answer.key.values()): histogram(answer.rows[column].to_numpy()) for answer in scored}
         table.add_row(name, *(Text(spell(drawings.get(tuple(answer.key.values()), "–"))) for answer in answers))
     separator = " " if width >= WIDTH else "\n"
     for name, column, error in (

@@ -27,6 +27,7 @@ class Answer:
         fit_seconds, predict_seconds: durations.
         two_step: whether it is a plug-in, not an average.
         ask: predicts other rows; None where it was refused.
+        fitted: the fit that predicts; None where it was refused.
         is_map, is_mean: whether it is the two-step MAP answer, or the plug-in at a posterior mean, with which the other
             answers of the same model are compared.
         rows: a line for each test row with the truth, the prediction and its scores (`Scorer.row_frame`); None before
@@ -44,6 +45,7 @@ class Answer:
     is_map: bool = False
     is_mean: bool = False
     ask: Callable[[Any], Any] | None = None
+    fitted: Any = dataclasses.field(default=None, compare=False, repr=False)
     rows: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     @property

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -193,6 +194,17 @@ class Comparison(Judged):
         """
         models = dict.fromkeys(answer.model for answer in self.answers)
         return {model: verdict_on_rows([a for a in self.scored if a.model == model]) for model in models}
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """A report as one page of HTML that needs nothing else: the verdict, scores, figures, and how to run it again.
+
+        Args:
+            path: a file to which it is written as well.
+            title: heading of the page, such as the name of the data; None for one of the models.
+        """
+        from bayesgen.report import comparison_page
+
+        return comparison_page(self, path, title)
 
     def _description(self) -> Description:
         columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
@@ -411,6 +423,7 @@ def _answers(
                 fit_seconds=fit_seconds,
                 predict_seconds=predict_seconds,
                 ask=None if is_refused else functools.partial(predict, fitted, rule=rule),
+                fitted=None if is_refused else fitted,
             ),
             prediction,
         )

@@ -11,6 +11,7 @@ from .results import calibration, learning_curves, prequential
 from .rows import decision_regions, entropy, regression_bands, responsibilities, states
 from .style import drawing as drawing
 from .style import looks as looks
+from .style import png as png
 from .style import save_figure as save_figure
 
 # public names; the other ones are for other rooms, and for figures in the same style

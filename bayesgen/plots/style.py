@@ -55,10 +55,15 @@ class Figure(matplotlib.figure.Figure):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """The picture, twice as fine as it is large on the screen."""
-        picture = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            self.savefig(picture, format="png", dpi=2 * self.dpi)
-        return picture.getvalue(), {"width": round(self.dpi * self.get_figwidth())}
+        return png(self, 2 * self.dpi), {"width": round(self.dpi * self.get_figwidth())}
+
+
+def png(figure: matplotlib.figure.Figure, dpi: float) -> bytes:
+    """A figure as PNG."""
+    picture = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(picture, format="png", dpi=dpi)
+    return picture.getvalue()
 
 
 @contextlib.contextmanager

@@ -469,7 +469,7 @@ class ClassScorer(Scorer):
         distance = (np.nanmax(probabilities, axis=0) - np.nanmin(probabilities, axis=0)).max(axis=1)
         order = differing[np.argsort(-distance, kind="stable")][:MOST_SHOWN]
         cut = len(order) < len(differing)
-        widest = f" (the {MOST_SHOWN} widest apart; all are in --json and --out)" if cut else ""
+        widest = f" (the {MOST_SHOWN} widest apart; all are in `disagreements`)" if cut else ""
         return f"{model}: rows where the answers differ, {len(differing)} of {total}{unanswered}{widest}", order
 
     def cell(self, row: pd.Series) -> tuple[tuple[str, ...], str]:

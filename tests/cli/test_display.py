@@ -122,6 +122,6 @@ def test_many_disagreements_are_cut_to_the_widest_apart():
     one = answer("MAP", "PlugIn", first, two_step=True)
     other = answer("Exact", "BMA", second)
     shown = text(Comparison((one, other), ClassScorer(CLASSES, np.ones(30, int), SHARES), np.arange(30)), 120)
-    assert "30 of 30 (the 10 widest apart; all are in --json and --out)" in shown
+    assert "30 of 30 (the 10 widest apart; all are in `disagreements`)" in shown
     rows = [line.split() for line in shown.splitlines() if line.split()[1:2] == ["virginica"]]
     assert [int(row[0]) for row in rows] == np.argsort(second - first)[:10].tolist()
