@@ -13,7 +13,6 @@ from bayesgen.describe import Description, amount, counted, stated
 from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit, Summaries
 from bayesgen.labels import AnyLabel
-from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import At, ParameterArrays, Posterior
 from bayesgen.prediction import (
     BMA,
@@ -27,6 +26,7 @@ from bayesgen.prediction import (
     joined,
 )
 from bayesgen.predictives import MixturePredictive
+from bayesgen.program import Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, used
 from bayesgen.typing import Data, Float, Int, Seed, Shaped, Values

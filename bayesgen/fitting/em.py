@@ -16,8 +16,8 @@ import numpy as np
 
 from bayesgen.data import Rows
 from bayesgen.errors import ConvergenceWarning, FitError, warn
-from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ParameterArrays, chunk_table, numbers_per_row
+from bayesgen.program import Conjugate, Densities
 from bayesgen.runtime import SINGLE_THREADED_BLAS, THREAD_CELLS, as_key, bar, even_chunks, generator, in_threads
 from bayesgen.solvers import Ascent, Coordinates, ascend
 from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of

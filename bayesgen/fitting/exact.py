@@ -6,9 +6,8 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import ConjugatePosterior
-from bayesgen.program import ConcreteModel
+from bayesgen.program import ConcreteModel, Conjugate
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit

@@ -17,7 +17,7 @@ from bayesgen.data import RowsLike, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
 from bayesgen.errors import DataError, ModelError, PredictionError
 from bayesgen.labels import Labelled
-from bayesgen.models import LABEL, Block, FactorCoordinates
+from bayesgen.models import LABEL, FactorCoordinates
 from bayesgen.posteriors import (
     At,
     Draws,
@@ -27,7 +27,7 @@ from bayesgen.posteriors import (
     convergence_problems,
     entry_names,
 )
-from bayesgen.program import Reduction, log_joint_draws, reduce_draws
+from bayesgen.program import Block, Reduction, log_joint_draws, reduce_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import as_key, in_batches
 from bayesgen.saving import save

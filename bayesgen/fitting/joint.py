@@ -14,11 +14,11 @@ import numpy as np
 from bayesgen.data import Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import Point
 from bayesgen.program import (
     PRIOR_STARTS,
     ConcreteModel,
+    Conjugate,
     LogPriorKind,
     ProgramDensity,
     StatisticsTerm,

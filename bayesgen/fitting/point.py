@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayesgen.errors import ModelError
-from bayesgen.models import Conjugate
+from bayesgen.program import Conjugate
 from bayesgen.records import fill
 
 from .discriminative import conditional_fit, hybrid_fit

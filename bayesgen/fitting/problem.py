@@ -14,10 +14,10 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import ConstantColumnWarning, FitError, check_integer, warn
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Learned
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import Posterior, ProcessPosterior, chains_joined
 from bayesgen.program import (
     ConcreteModel,
+    Conjugate,
     CrossProductsTerm,
     LogLikelihood,
     likelihood_terms,

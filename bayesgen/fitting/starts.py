@@ -14,9 +14,8 @@ from bayesgen.data import CATEGORICAL, COUNT, REAL, Rows, Schema
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.models import Conjugate
 from bayesgen.posteriors import ParameterArrays
-from bayesgen.program import free_vector
+from bayesgen.program import Conjugate, free_vector
 from bayesgen.records import fill, record
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
 from bayesgen.solvers import FAR_OUT

@@ -11,9 +11,8 @@ import scipy.special
 from bayesgen.data import Rows, Schema, Table, collected, read_table, sequence_lengths, warn_of_unknown
 from bayesgen.describe import Described, Description, quote_some
 from bayesgen.errors import ModelError, PredictionError, check_integer
-from bayesgen.models import Conjugate, Densities
 from bayesgen.posteriors import ProcessPosterior, chunk_table
-from bayesgen.program import sites_with_states
+from bayesgen.program import Conjugate, Densities, sites_with_states
 from bayesgen.records import by_content
 from bayesgen.runtime import TABLE_CELLS, as_key, chunks, generator, positions, public, requested
 from bayesgen.typing import Data, Float, Int, Seed, Shaped

@@ -2,8 +2,6 @@
 
 from .blocks import BlockModel
 from .classifier import GenerativeClassifier
-from .closed_response import ClosedResponse as ClosedResponse
-from .conjugate import Block, Conjugate, Densities
 from .function import LABEL as LABEL
 from .function import covariate_name as covariate_name
 from .gaussian_discriminant import GaussianDiscriminant
@@ -16,11 +14,8 @@ from .probabilistic_pca import FactorCoordinates as FactorCoordinates
 from .probabilistic_pca import ProbabilisticPCA
 
 __all__ = [
-    "Block",
     "BlockModel",
-    "Conjugate",
     "ConjugateStructures",
-    "Densities",
     "GaussianDiscriminant",
     "GenerativeClassifier",
     "JointGaussianRegression",

@@ -23,7 +23,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Labelled
-from bayesgen.program import ConcreteModel, Model, Plan, Recipe
+from bayesgen.program import Block, ClosedResponse, ConcreteModel, Conjugate, Model, Plan, Recipe
 from bayesgen.records import copied
 from bayesgen.statistics import (
     Cells,
@@ -42,8 +42,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Bool, Float, Values
 
-from .closed_response import ClosedResponse, refuse_missing_everywhere, refuse_unseen
-from .conjugate import Block, Conjugate
+from .closed_response import refuse_missing_everywhere, refuse_unseen
 from .function import LABEL, BlocksFunction
 
 if TYPE_CHECKING:

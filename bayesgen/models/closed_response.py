@@ -1,4 +1,4 @@
-"""`ClosedResponse`: p(y | x) of a regression in closed form; the schema and the refusals of regressions."""
+"""p(y | x) of a regression in closed form; the schema and the refusals of regressions."""
 
 import abc
 import dataclasses
@@ -12,8 +12,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.families import Family, MultivariateStudentTDensity
 from bayesgen.labels import NumberLabel
-from bayesgen.predictives import NormalPredictive, PredictiveDistribution, StudentTPredictive
-from bayesgen.program import Recipe, Response
+from bayesgen.predictives import NormalPredictive, StudentTPredictive
+from bayesgen.program import ClosedResponse, Recipe, Response
 from bayesgen.statistics import LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
@@ -81,26 +81,6 @@ def check_prior(model: Recipe, prior: Family | None, family: type[Family], argum
     """Refuse a prior of another family than the model has."""
     if prior is not None and not isinstance(prior, family):
         raise ModelError(f"{type(model).__name__} takes a {family.__name__} as {argument}, got {type(prior).__name__}.")
-
-
-class ClosedResponse(abc.ABC):
-    """p(y | x) in closed form. It holds no numbers, and hashes by content."""
-
-    @abc.abstractmethod
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> PredictiveDistribution | None:
-        """p(y | x, Q) of rows without y, at the parameters of a process; None without a closed form.
-
-        Parameters, and so the distribution, may have a leading axis of draws.
-        """
-
-    @abc.abstractmethod
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> PredictiveDistribution | None:
-        """p(y | x, T) of rows without y, the parameters integrated out; None without a closed form.
-
-        Args:
-            families: block -> updated family.
-            rows: rows without y.
-        """
 
 
 @dataclasses.dataclass(frozen=True)

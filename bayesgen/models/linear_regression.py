@@ -23,7 +23,7 @@ from bayesgen.data import (
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive, StudentTPredictive
-from bayesgen.program import ConcreteModel, Response
+from bayesgen.program import ClosedResponse, ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
@@ -35,7 +35,6 @@ from bayesgen.typing import Float
 from .blocks import BlockModel
 from .closed_response import (
     RESPONSE,
-    ClosedResponse,
     Regression,
     check_prior,
     refuse_missing_everywhere,

@@ -13,14 +13,13 @@ from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_ki
 from bayesgen.errors import FitError, ModelError
 from bayesgen.families import DirichletCategorical, Family, IncompleteFamily, default_family
 from bayesgen.labels import OptionalLabel
-from bayesgen.program import ConcreteModel, Recipe, WrappedModel
+from bayesgen.program import Block, ConcreteModel, Conjugate, Densities, Recipe, WrappedModel
 from bayesgen.records import fill, record
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Shaped
 
 from .blocks import check_kind_of_sequences, refuse_classes, refuse_components, with_alphabets
 from .classifier import ClassPrior, GenerativeClassifier, as_class_prior
-from .conjugate import Block, Conjugate, Densities
 
 
 @record

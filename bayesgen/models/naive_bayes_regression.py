@@ -13,7 +13,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive
-from bayesgen.program import ConcreteModel, Response
+from bayesgen.program import ClosedResponse, ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     check_rows,
@@ -23,7 +23,6 @@ from bayesgen.typing import Array, Bool, Float
 from .blocks import BlockModel, column_name
 from .closed_response import (
     RESPONSE,
-    ClosedResponse,
     Regression,
     check_prior,
     refuse_sparse,

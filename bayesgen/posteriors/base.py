@@ -11,9 +11,8 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.predictives import PredictiveDistribution
-from bayesgen.program import program_table
+from bayesgen.program import ClosedResponse, Conjugate, Densities, program_table
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
 from bayesgen.typing import Array, Float, PRNGKeyArray
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema
 from bayesgen.generative import GenerativeProgram
-from bayesgen.models import ClosedResponse, Conjugate, Densities
 from bayesgen.predictives import PredictiveDistribution
-from bayesgen.program import ConcreteModel
+from bayesgen.program import ClosedResponse, ConcreteModel, Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics

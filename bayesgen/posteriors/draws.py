@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 from bayesgen.data import Rows
 from bayesgen.errors import ConvergenceWarning, LabelSwitchingWarning, warn
 from bayesgen.generative import GenerativeProgram
-from bayesgen.models import Conjugate, Densities
+from bayesgen.program import Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.statistics import bulk_sizes, errors_and_tail_sizes, rhats_and_sizes
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Shaped

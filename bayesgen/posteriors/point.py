@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bayesgen.generative import GenerativeProgram
-from bayesgen.models import Conjugate, Densities
+from bayesgen.program import Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.typing import PRNGKeyArray
 

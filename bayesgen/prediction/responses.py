@@ -11,7 +11,6 @@ import scipy.special
 
 from bayesgen.data import Rows
 from bayesgen.fitting import Fit
-from bayesgen.models import ClosedResponse
 from bayesgen.posteriors import At, ParameterArrays, ProcessPosterior, chains_joined
 from bayesgen.predictives import (
     GridPredictive,
@@ -24,7 +23,7 @@ from bayesgen.predictives import (
     WholeNumbers,
     deferred,
 )
-from bayesgen.program import Response, log_joint_draws
+from bayesgen.program import ClosedResponse, Response, log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import CACHE_ROWS, LATENT_CELLS, as_key, chunks, in_batches
 from bayesgen.statistics import LOG_2PI

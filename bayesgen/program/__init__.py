@@ -10,6 +10,7 @@ from .arbitrary import (
     dispersed_starts,
     run_abstractly,
 )
+from .conjugate import Block, ClosedResponse, Conjugate, Densities
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
     FAST_TO_COMPILE,
@@ -94,8 +95,12 @@ __all__ = [
     "PRIOR_STARTS",
     "AnyProgram",
     "Arrays",
+    "Block",
+    "ClosedResponse",
     "ConcreteModel",
+    "Conjugate",
     "CrossProductsTerm",
+    "Densities",
     "Evaluation",
     "FunctionContent",
     "LogLikelihood",

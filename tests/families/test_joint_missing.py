@@ -7,7 +7,7 @@ from scipy.stats import invwishart, multivariate_normal
 
 from bayesgen.errors import FitError
 from bayesgen.families import DirichletCategorical, Names, NormalInverseWishart, Scale
-from bayesgen.models import Block, Conjugate
+from bayesgen.program import Block, Conjugate
 from bayesgen.statistics import Moments, SufficientStatistics, expected_moments
 
 CLASSES, COLUMNS, ROWS = 2, 3, 45

@@ -1,5 +1,6 @@
 """`Conjugate`: the class prior and blocks of a model, for closed forms and EM."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -8,6 +9,7 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema
 from bayesgen.families import Family, IncompleteFamily, LatentVariableFamily, Names
+from bayesgen.predictives import PredictiveDistribution
 from bayesgen.records import copied, record, static
 from bayesgen.statistics import (
     DensityGivenFeatures,
@@ -19,7 +21,25 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Bool, Category, Float
 
-from .closed_response import ClosedResponse
+
+class ClosedResponse(abc.ABC):
+    """p(y | x) in closed form. It holds no numbers, and hashes by content."""
+
+    @abc.abstractmethod
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> PredictiveDistribution | None:
+        """p(y | x, Q) of rows without y, at the parameters of a process; None without a closed form.
+
+        Parameters, and so the distribution, may have a leading axis of draws.
+        """
+
+    @abc.abstractmethod
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> PredictiveDistribution | None:
+        """p(y | x, T) of rows without y, the parameters integrated out; None without a closed form.
+
+        Args:
+            families: block -> updated family.
+            rows: rows without y.
+        """
 
 
 @record
