@@ -1,6 +1,6 @@
 """Field goals by distance, learned as data are made and as labels follow: two curves of logistic form, and a third.
 
-    python examples/field_goals.py [fieldgoal.dat] [--out field_goals.pdf]
+    python examples/field_goals.py [fieldgoal.dat] [--out field_goals.png]
 
 The file has a line for each attempt: yards, 1 or 0 for good or not, week (National Football League, 2003). Without it
 similar attempts are simulated, whose distances are not normal either.
@@ -79,7 +79,7 @@ def main() -> None:
     """Learn, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("attempts", nargs="?", type=pathlib.Path, help="yards, good, week, a line for each attempt")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("field_goals.pdf"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("field_goals.png"))
     options = parser.parse_args()
     yards, results = simulate() if options.attempts is None else read(options.attempts)
     fitted = fits(yards, results)

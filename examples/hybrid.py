@@ -1,13 +1,13 @@
 """Between generative and discriminative: accuracy by the coupling of the two, where the model is wrong.
 
-    python examples/hybrid.py [--draws 120] [--labelled 4] [--unlabelled 200] [--out hybrid.pdf]
+    python examples/hybrid.py [--draws 8] [--labelled 4] [--unlabelled 200] [--out hybrid.png]
 
 After Lasserre, Bishop and Minka (2006, section 4): two classes lie beside each other and are long and upright, while
 the model takes them for round. A few rows have labels, many have none. Generative training looks for round clusters in
 the unlabelled rows, and in some draws those are an upper and a lower one, and not the classes. Discriminative training
 looks at the labels alone, which are few. `Hybrid(coupling)` lets two processes differ, one that tells labels and one
 that tells where rows are; a coupling between the limits is better than both, by one or two hundredths, for which it
-takes a hundred draws of the data to show.
+takes a hundred draws of the data to show (--draws 120 --sampled 120, some minutes).
 
 The one-step answer averages over all processes that may have made the data: of the labelled rows alone (`Exact`), or
 of all rows (`NUTS`). Its model is as wrong, and labels alone are too few; yet averaging over all rows does not fall for
@@ -41,6 +41,8 @@ def accuracies(num_draws: int, num_labelled: int, num_unlabelled: int, num_sampl
     """One row for each draw of the data and way of learning, by NUTS() for the first of the draws alone."""
     records = []
     for draw in range(num_draws):
+        if draw % 4 == 0:
+            print(f"draw {draw + 1} of {num_draws} ...", flush=True)
         rng = np.random.default_rng(draw)
         (X, y), (X_test, y_test) = simulate(num_labelled + num_unlabelled, rng), simulate(NUM_TEST, rng)
         labels = y.astype(object)
@@ -113,13 +115,13 @@ def draw_figure(means: pd.DataFrame, X: np.ndarray, y: np.ndarray, out: pathlib.
 def main() -> None:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=120, help="random draws of the data")
+    parser.add_argument("--draws", type=int, default=8, help="random draws of the data")
     parser.add_argument("--labelled", type=int, default=4, help="rows with labels")
     parser.add_argument("--unlabelled", type=int, default=200, help="rows without")
     parser.add_argument(
-        "--sampled", type=int, default=120, help="draws of the data for which NUTS() averages over all rows"
+        "--sampled", type=int, default=1, help="draws of the data for which NUTS() averages over all rows"
     )
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hybrid.pdf"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("hybrid.png"))
     options = parser.parse_args()
     table = accuracies(options.draws, options.labelled, options.unlabelled, options.sampled)
     means = summary(table)

@@ -1,6 +1,6 @@
 """The exact learner in context: the loss of each next symbol or label, over many simulated tasks.
 
-    python examples/in_context.py [--tasks 1000] [--out in_context.png]
+    python examples/in_context.py [--tasks 200] [--out in_context.png]
 
 A model that learns in context (a transformer that was trained on sequences, say) is compared with the Bayesian answer
 for the process from which its tasks are drawn: no predictor has a lower mean loss. Here that reference is computed
@@ -89,7 +89,7 @@ def draw(panels, losses):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print mean losses, and draw them by position."""
     parser = argparse.ArgumentParser(description="Losses of exact learners in context.")
-    parser.add_argument("--tasks", type=int, default=1000, help="simulated tasks of each kind")
+    parser.add_argument("--tasks", type=int, default=200, help="simulated tasks of each kind")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("in_context.png"), help="file of the figure")
     given = parser.parse_args(arguments)
     rng = np.random.default_rng(0)

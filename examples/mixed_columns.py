@@ -18,8 +18,8 @@ import pandas as pd
 import bayesgen as bg
 from bayesgen.plots import drawing, looks, save_figure
 
-SHARES = (0.0, 0.15, 0.3, 0.45, 0.6)
-NUM_TRAIN, NUM_TEST = 60, 400
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4)
+NUM_TRAIN, NUM_TEST = 100, 400
 MODEL = bg.NaiveBayes()
 MARGINALISED, PLUG_IN = "marginalised, one step", "marginalised, two steps"
 FILLED, COMPLETE = "filled in, one step", "complete rows, test cells filled in, one step"
@@ -60,16 +60,17 @@ def scores(num_repeats: int) -> pd.DataFrame:
         order, order_test = rng.random(X.shape), rng.random(X_test.shape)
         for share in SHARES:
             holes, test = X.mask(order < share), X_test.mask(order_test < share)
-            fit, complete = bg.fit(MODEL, holes, y, method=bg.Exact(), schema=SCHEMA), holes.notna().all(axis=1)
-            of_filled = bg.fit(MODEL, filled(holes, holes), y, method=bg.Exact(), schema=SCHEMA)
+            complete = holes.notna().all(axis=1)
+            fit, of_filled, of_complete = (
+                bg.fit(MODEL, rows, labels, method=bg.Exact(), schema=SCHEMA)
+                for rows, labels in ((holes, y), (filled(holes, holes), y), (holes[complete], y[complete]))
+            )
             answers = {
                 MARGINALISED: bg.predict(fit, test, rule=bg.BMA()),
                 PLUG_IN: bg.predict(fit, test, rule=bg.PlugIn()),
                 FILLED: bg.predict(of_filled, filled(test, holes), rule=bg.BMA()),
+                COMPLETE: bg.predict(of_complete, filled(test, holes), rule=bg.BMA()),
             }
-            if complete.sum() >= 5 and len(set(y[complete])) == 2:
-                of_complete = bg.fit(MODEL, holes[complete], y[complete], method=bg.Exact(), schema=SCHEMA)
-                answers[COMPLETE] = bg.predict(of_complete, filled(test, holes), rule=bg.BMA())
             records += [(share, name, answer.score(y_test)["log_score"]) for name, answer in answers.items()]
     return pd.DataFrame(records, columns=["missing", "way", "log score"])
 

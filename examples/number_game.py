@@ -1,16 +1,14 @@
 """The number game: a few numbers are shown, and we say which others belong to the same concept.
 
-Draws what the Bayesian learner believes and how it generalises, after each of the four classic sets of examples, as
-number_game.pdf or where it is told to:
+    python examples/number_game.py [--people numbergame_human.tsv] [--out number_game.png]
 
-    python examples/number_game.py
-    python examples/number_game.py --figure figure.png
+Prints and draws what the Bayesian learner believes and how it generalises, after each of the four classic sets of
+examples (Tenenbaum 1999). The two-step answer is the most probable concept alone, in the figure as dots; the one-step
+answer averages over all concepts, and generalises by degrees, as people do.
 
 Given people's judgements (a table with the columns target, set, yes, no; Bigelow and Piantadosi, 2016, A large dataset
 of generalization patterns in the number game, doi 10.5334/jopd.19), it learns noise and rule weight from all sets
-together and tells how well the two answers go with what people say:
-
-    python examples/number_game.py --people numbergame_human.tsv
+together, and prints how well the two answers go with what people say.
 """
 
 import argparse
@@ -29,8 +27,13 @@ NUMBERS = range(1, 101)
 
 
 def draw(path):
-    """The figure: for each set the posterior over hypotheses, and the generalisation to all numbers."""
+    """Print what is believed after each set; draw that and the generalisation to all numbers."""
     fit = bg.fit(bg.ConceptLearner(bg.number_game("tenenbaum")), SETS, method=bg.Exact())
+    for examples, fit_of_set in zip(SETS, fit, strict=True):
+        membership = bg.predict(fit_of_set, NUMBERS, rule=bg.BMA()).membership
+        likely = [number for number in NUMBERS if membership[number - 1] >= 0.5]
+        print(f"\nafter {examples}, numbers that belong with a probability of at least 0.5: {likely}")
+        print(fit_of_set.hypotheses.head(3).round(3).to_string(index=False))
     save_figure(hypotheses(fit), path)
 
 
@@ -69,18 +72,14 @@ def report(title, fit, asked, shares):
 
 
 def main():
-    """Read the arguments."""
+    """Print and draw the classic sets; compare with people where their judgements are given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--figure", type=pathlib.Path, help="where to draw the figure (.pdf, .png, .svg)")
     parser.add_argument("--people", type=pathlib.Path, help="tab-separated table of people's judgements")
-    arguments = parser.parse_args()
-    if not arguments.figure and not arguments.people:
-        arguments.figure = pathlib.Path("number_game.pdf")
-    if arguments.figure:
-        draw(arguments.figure)
-        print(f"drawn: {arguments.figure}")
-    if arguments.people:
-        compare_with_people(arguments.people)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("number_game.png"))
+    options = parser.parse_args()
+    draw(options.out)
+    if options.people:
+        compare_with_people(options.people)
 
 
 if __name__ == "__main__":

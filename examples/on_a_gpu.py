@@ -101,11 +101,15 @@ def report(work: str, timings: dict[str, Timing]) -> None:
 
 
 def draw_figure(timings: dict[str, dict[str, Timing]], out: pathlib.Path) -> None:
-    """Seconds of each piece of work on each device."""
-    with drawing(None, 1, len(timings)) as (figure, (axes,)):
-        for axis, (work, by_device) in zip(axes, timings.items(), strict=True):
-            axis.bar(list(by_device), [timing.second for timing in by_device.values()], width=0.5, color="0.55")
-            axis.set(title=work, xlabel="device", ylabel="seconds (second call)")
+    """Seconds of the first and the second call of each piece of work on each device."""
+    by_label = {f"{work}, {device}": timing for work, by in timings.items() for device, timing in by.items()}
+    with drawing(width=5.0, height=0.9 + 0.4 * len(by_label)) as (figure, ((axis,),)):
+        places = np.arange(len(by_label))
+        first, second = ([getattr(timing, call) for timing in by_label.values()] for call in ("first", "second"))
+        axis.barh(places - 0.2, first, 0.35, color="0.85", edgecolor="0.3", label="first call, with compilation")
+        axis.barh(places + 0.2, second, 0.35, color="0.4", edgecolor="0.3", label="second call")
+        axis.set_yticks(places, by_label)
+        axis.set(xlabel="seconds", ylim=(len(by_label) - 0.5, -0.5))
     save_figure(figure, out)
 
 

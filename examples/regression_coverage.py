@@ -1,6 +1,6 @@
 """Do 80 % intervals hold 80 % of what they are about? Two steps, one step and few rows.
 
-    python examples/regression_coverage.py [--simulations 4000] [--out regression_coverage.svg]
+    python examples/regression_coverage.py [--simulations 500] [--out regression_coverage.png]
 
 Lines are drawn from a stated prior, then noise and rows, and the prior is what the fit is told: nothing is wrong with
 the model. A new y is drawn at a new x, and its interval is asked of the two-step answer (the most probable line and
@@ -79,9 +79,9 @@ def figure(found: pd.DataFrame) -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the coverage of intervals, and draw it."""
     parser = argparse.ArgumentParser(description="Coverage of two-step and one-step intervals of a regression.")
-    parser.add_argument("--simulations", type=int, default=4000, help="processes that are drawn for each size")
+    parser.add_argument("--simulations", type=int, default=500, help="processes that are drawn for each size")
     parser.add_argument(
-        "--out", type=pathlib.Path, default=pathlib.Path("regression_coverage.svg"), help="file of the figure"
+        "--out", type=pathlib.Path, default=pathlib.Path("regression_coverage.png"), help="file of the figure"
     )
     given = parser.parse_args(arguments)
     found = places(SIZES, given.simulations)

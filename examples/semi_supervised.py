@@ -1,6 +1,6 @@
 """What unlabelled rows are worth: accuracy by the number of labelled rows, with and without the others.
 
-    python examples/semi_supervised.py [sms_spam.tsv.gz] [--draws 20] [--out semi_supervised.pdf]
+    python examples/semi_supervised.py [sms_spam.tsv.gz] [--draws 5] [--out semi_supervised.png]
 
 Each data set is halved; of the training half some rows keep their labels, at least one of each class, and the others
 lose them. One fit sees the labelled rows alone. The others see all rows, and find the classes of the unlabelled ones by
@@ -124,8 +124,8 @@ def main() -> None:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spam", nargs="?", type=pathlib.Path, help="the SMS Spam Collection, label TAB text")
-    parser.add_argument("--draws", type=int, default=20, help="random draws of the labelled rows")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("semi_supervised.pdf"))
+    parser.add_argument("--draws", type=int, default=5, help="random draws of the labelled rows")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("semi_supervised.png"))
     options = parser.parse_args()
     tables = {panel.title: accuracies(panel, options.draws) for panel in panels(options.spam)}
     for title, table in tables.items():

@@ -432,7 +432,9 @@ def test_the_score_of_a_true_process_is_that_of_its_densities(worlds):
 
 
 def test_the_example_draws_its_figure(tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location("study_example", Path(__file__).parents[2] / "examples" / "study.py")
+    spec = importlib.util.spec_from_file_location(
+        "curves_example", Path(__file__).parents[2] / "examples" / "learning_curves.py"
+    )
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     script.main(["--data", "iris", "--repeats", "3", "--folder", str(tmp_path), "--out", str(tmp_path / "study.png")])

@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bayesgen as bg
-
 SCRIPT = Path(__file__).parents[2] / "examples" / "grammars.py"
 
 
@@ -32,14 +30,3 @@ def test_strings_are_of_their_grammars_and_the_program_knows_them(script):
     nest, mirror, letters = np.log(1 / 3), np.log([1 / 6, 1 / 6]).sum(), np.log(1 / 4)
     wanted = [[-np.inf, -np.inf, 3 * letters], [mirror, -np.inf, 3 * letters], [-np.inf, nest, 2 * letters]]
     np.testing.assert_allclose(table, wanted, rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_averages_lose_no_more_than_plug_ins(script, tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "SIZES", (2,))
-    table, fit = script.measured(1)
-    scores = table.set_index("rule")["score"]
-    assert len(table) == 2 and scores["averaged over processes (BMA)"] > scores["plug-in of mean probabilities"] - 0.02
-    assert isinstance(fit, bg.Fit) and (script.answers(fit).loc[:, "letters"] > 0).all()
-    script.draw_figure(table, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 10_000

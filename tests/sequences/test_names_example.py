@@ -1,6 +1,5 @@
 """examples/names.py: which continent a city is on, by k-grams."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -26,20 +25,13 @@ def test_names_are_those_of_places_by_continent(script):
     assert np.unique(continents, return_counts=True)[1].min() >= script.LEAST_NAMES
 
 
-def test_messages_have_one_digit_and_few_signs(script, tmp_path):
-    path = tmp_path / "spam.tsv"
-    path.write_text('ham\tSee you @ 7, "ok"?\nspam\tWIN £900 now!\n', "utf-8")
-    texts, labels = script.messages(path)
-    assert texts == ["see you * 0, *ok*?", "win £000 now!"] and labels.tolist() == ["ham", "spam"]
-
-
-def test_averages_over_parameters_and_orders_are_worth_their_price(script, tmp_path):
-    task = dataclasses.replace(next(script.tasks(None)), orders=(0, 1), sizes=(50, 300))
-    table = script.scores(task, 2)
+def test_averages_over_parameters_and_orders_are_worth_their_price(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "ORDERS", (0, 1))
+    table = script.scores(2, sizes=(50, 300))
     assert len(table) == 2 * 2 * (1 + 2 * 2 + 2)
-    means = table.groupby(["answer", "strings"])["log score"].mean()
+    means = table.groupby(["answer", "names"])["log score"].mean()
     assert means["order 0, BMA", 50] > means["order 0, plug-in", 50] + 0.02
     assert means[script.BY_STACKING, 300] > means[script.BY_EVIDENCE, 300] + 0.1
     assert means[script.BY_STACKING, 300] > means[script.SHARES, 300]
-    script.draw_figure({task.title: table}, tmp_path / "figure.png")
+    script.draw_figure(table, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000

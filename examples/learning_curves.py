@@ -1,6 +1,6 @@
-"""When does averaging pay? Learning curves of two-step and one-step answers on four data sets.
+"""When does averaging pay? Learning curves of two-step and one-step answers on some data sets.
 
-    python examples/study.py [--repeats 50] [--nuts] [--out study.png] [--folder results]
+    python examples/learning_curves.py [--data iris wine] [--repeats 20] [--nuts] [--out learning_curves.png]
 
 A Gaussian discriminant is trained on a few rows of each class of iris, wine, breast cancer and digits (whose pixels are
 counts: there it is naive Bayes), again and again with other rows, and predicts the rest. The two-step answers are the
@@ -49,6 +49,7 @@ def studies(
     """
     found = {}
     for name in names:
+        print(f"{name}: {repeats} training sets of each of {len(SIZES[name])} sizes ...", flush=True)
         data = bg.load_dataset(name)
         found[name] = bg.study(
             bg.GaussianDiscriminant(),
@@ -65,11 +66,13 @@ def studies(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print mean log scores and differences, and draw the learning curves."""
     parser = argparse.ArgumentParser(description="Learning curves of two-step and one-step answers.")
-    parser.add_argument("--repeats", type=int, default=50, help="training sets of each size")
-    parser.add_argument("--data", nargs="+", choices=[*SIZES], default=[*SIZES], help="data sets")
+    parser.add_argument("--repeats", type=int, default=20, help="training sets of each size")
+    parser.add_argument("--data", nargs="+", choices=[*SIZES], default=["iris", "wine"], help="data sets")
     parser.add_argument("--nuts", action="store_true", help="draws beside closed forms, on iris and wine")
     parser.add_argument("--folder", type=pathlib.Path, help="folder of finished parts")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("study.png"), help="file of the figure")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=pathlib.Path("learning_curves.png"), help="file of the figure"
+    )
     given = parser.parse_args(arguments)
     names = [name for name in given.data if not given.nuts or name in ("iris", "wine")]
     with warnings.catch_warnings():
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = ["method", "rule", "size", "repeats", "refused", "log_score", "log_score_error", "difference"]
     for name, study in found.items():
         print(f"\n{name}\n{study.summary[[*columns, 'standard_error']].round(3).to_string(index=False)}")
-    save_figure(learning_curves(found), given.out)
+    save_figure(learning_curves(found, width=3.5 * len(found)), given.out)
 
 
 if __name__ == "__main__":
