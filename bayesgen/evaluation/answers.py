@@ -101,13 +101,11 @@ def notes_on_scores(table: pd.DataFrame) -> dict[str, str]:
     """What is behind scores that are the worst ones, or missing, by the names of the columns that count such rows."""
     names, notes = table["model"] + ", " + table["method"] + " + " + table["rule"], dict[str, str]()
     for column, meaning in NOTES.items():
-        counts = table[column].groupby(names, sort=False).sum() if column in table else pd.Series(dtype=int)
-        if (counts > 0).any():
-            notes[column] = f"{meaning}: " + "; ".join(f"{name} {n:,}" for name, n in counts.items() if n > 0)
-    refused = table["refused"].dropna()
-    if len(refused):
-        first = refused.index[0]
-        notes["refused"] = f"{len(refused):,} of {len(table):,}, the first of {names[first]}: {refused[first]}"
+        counts = table[column].groupby(names, sort=False).sum() if column in table else {}
+        if by_answer := [f"{name} {count:,}" for name, count in counts.items() if count > 0]:
+            notes[column] = f"{meaning}: {'; '.join(by_answer)}"
+    for row, message in table["refused"].dropna().head(1).items():
+        notes["refused"] = f"{table['refused'].count():,} of {len(table):,}, the first of {names[row]}: {message}"
     return notes
 
 

@@ -113,11 +113,9 @@ class Family(abc.ABC):
         return copied(self, **values)
 
     def __repr__(self) -> str:
-        values = dict(self.hyperparameters)
-        for name in field_names(type(self))[1]:
-            value = getattr(self, name)
-            values |= {flag: True for flag in value.flags} if isinstance(value, Pooling) else {name: value}
-        del values["batch_shape"]
+        structure = {name: getattr(self, name) for name in field_names(type(self))[1] if name != "batch_shape"}
+        shared = vars(structure.pop("pooling", Pooling()))
+        values = {**self.hyperparameters, **structure, **{name: True for name in shared if shared[name]}}
         stated = {ARGUMENTS.get(name, name): value for name, value in values.items() if value is not None}
         return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in stated.items())})"
 

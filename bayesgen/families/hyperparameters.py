@@ -27,11 +27,6 @@ class Pooling:
     spherical: bool = False
 
     @property
-    def flags(self) -> list[str]:
-        """Names of the axes along which variances are shared, as constructors have them."""
-        return [name for name, is_shared in vars(self).items() if is_shared]
-
-    @property
     def axes(self) -> tuple[int, ...]:
         """The axes that share, counted from the end."""
         return (-2,) * self.tied + (-1,) * self.spherical

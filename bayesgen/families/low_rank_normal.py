@@ -193,11 +193,10 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        variance = "their mean variance"
         return {
             "location": "means of the columns",
-            "loadings_scale": f"root of {variance}",
-            "scale": f"0.05 times {variance}",
+            "loadings_scale": "root of their mean variance",
+            "scale": "0.05 times their mean variance",
         }
 
     def _implied_scale(self) -> Scale:

@@ -231,8 +231,8 @@ class NormalInverseGamma(NoisyFamily):
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        variance = "their mean variance" if self.pooling.spherical else "their variances"
-        return {"location": "means of the columns", "scale": f"half {variance}"}
+        scale = "half their mean variance" if self.pooling.spherical else "half their variances"
+        return {"location": "means of the columns", "scale": scale}
 
     def resolve(self, scale: Scale) -> Self:
         """Broadcast to (K, D); missing hyperparameters come from the columns' means and variances."""

@@ -34,19 +34,15 @@ def entries_of_fit(fit: TrainedProgram) -> Entries:
 def recognised(fit: TrainedProgram) -> dict[str, str | None]:
     """How the sites of the program enter the fit: by closed forms, by sufficient statistics, or row by row."""
     if fit.prior is None:
-        products = fit.attributes.get("cross_products", ())
-        return site_entries(fit.attributes.get("why_row_by_row", {}), products)
-    likelihoods = fit.concrete.statistics(fit.schema)
-    closed, reasons = list[str](), dict[str, str]()
-    for name, family in fit.prior.items():
-        if isinstance(likelihoods.get(name), LatentLikelihood) and isinstance(family, LatentVariableFamily):
-            reasons[name] = HIDDEN_VARIABLES
-        elif family.hierarchical or isinstance(family, LatentVariableFamily):
-            reasons[name] = ""
-        else:
-            closed.append(name)
+        return site_entries(fit.attributes.get("why_row_by_row", {}), fit.attributes.get("cross_products", ()))
+    likelihoods, families = fit.concrete.statistics(fit.schema), fit.prior.items()
+    is_open = {name: bool(prior.hierarchical) or isinstance(prior, LatentVariableFamily) for name, prior in families}
+    in_each_row = {name for name, likelihood in likelihoods.items() if isinstance(likelihood, LatentLikelihood)}
     condition = "closed form" if fit.log_evidence is not None else "closed form, where no cell or label is missing"
-    return {condition: ", ".join(closed), **site_entries(reasons)}
+    return {
+        condition: ", ".join(name for name in is_open if not is_open[name]),
+        **site_entries({name: HIDDEN_VARIABLES * (name in in_each_row) for name in is_open if is_open[name]}),
+    }
 
 
 def _priors(fit: TrainedProgram) -> dict[str, str | None]:
@@ -69,10 +65,12 @@ def _unlabelled_rows(fit: TrainedProgram) -> str | None:
 
 def _next_step(fit: TrainedProgram) -> str:
     """How to predict for new rows, and what else to look at."""
-    if len(fit.classes) == 0 and fit.concrete.response is None:
-        predicted = "fit.log_joint(X)"
-    else:
-        predicted = f"predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})"
-    order = [] if fit.posterior.is_identified else ["fit.relabel()"]
-    diagnosed = ["fit.diagnose()"] if fit.is_sampled else []
-    return ", ".join([*diagnosed, *order, predicted, "fit.summary(), fit.to_datatree()"])
+    has_answers = len(fit.classes) > 0 or fit.concrete.response is not None
+    steps = {
+        "fit.diagnose()": fit.is_sampled,
+        "fit.relabel()": not fit.posterior.is_identified,
+        f"predict(fit, X, rule={'PlugIn()' if fit.posterior.is_point else 'BMA()'})": has_answers,
+        "fit.log_joint(X)": not has_answers,
+        "fit.summary(), fit.to_datatree()": True,
+    }
+    return ", ".join(step for step, is_for_this in steps.items() if is_for_this)

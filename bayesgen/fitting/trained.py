@@ -8,7 +8,7 @@ from typing import Any, Generic
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike, Schema, Table, category_array, read_table, warn_of_unknown
-from bayesgen.describe import Described, described, significant, stated
+from bayesgen.describe import Described, Description, significant, stated
 from bayesgen.families import Family, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Answered
@@ -75,7 +75,7 @@ class Trained(Described, Savable, Generic[Answered]):
         return self.posterior.sample_stats
 
 
-class PriorFamilies(dict[str, Family]):
+class PriorFamilies(Described, dict[str, Family]):
     """Name -> resolved family, "class" and each block. Its text says which hyperparameters come from the data.
 
     Args:
@@ -96,8 +96,8 @@ class PriorFamilies(dict[str, Family]):
         pairs = {name: (family.hyperparameters, moved_families[name].hyperparameters) for name, family in self.items()}
         return {name: [key for key in now if np.any(now[key] != then[key])] for name, (now, then) in pairs.items()}
 
-    def __repr__(self) -> str:
-        return described("Prior", self.entries)
+    def _description(self) -> Description:
+        return "Prior", self.entries
 
     @property
     def entries(self) -> dict[str, str | None]:

@@ -310,7 +310,10 @@ def wishart(scale):
     ("first", "second"),
     [
         (wishart(np.eye(4)), wishart(9 * np.eye(4))),
-        (bg.NaiveBayes(bg.NormalInverseGamma(np.zeros(4))), bg.NaiveBayes(bg.NormalInverseGamma(np.ones(4)))),
+        (
+            bg.NaiveBayes(bg.NormalInverseGamma(np.arange(4.0))),
+            bg.NaiveBayes(bg.NormalInverseGamma(np.arange(4.0) + 1)),
+        ),
     ],
 )
 def test_models_with_other_numbers_are_another_study_though_their_texts_are_the_same(first, second, tmp_path):
