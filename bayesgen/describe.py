@@ -56,8 +56,8 @@ def _wrapped(text: str, most: int) -> list[str]:
     """The lines of a text, at most so many, broken between words."""
     indents: Any = {"initial_indent": "  " * text.startswith(" "), "subsequent_indent": "    "}
     unbroken: Any = {"break_on_hyphens": False, "break_long_words": False}
-    lines = textwrap.wrap(text.strip(), TEXT_WIDTH, max_lines=most, placeholder=" ...", **indents, **unbroken)
-    return list(map(shortened, lines))
+    options: Any = {"max_lines": most, "placeholder": " ..."}
+    return list(map(shortened, textwrap.wrap(text.strip(), TEXT_WIDTH, **options, **indents, **unbroken)))
 
 
 def _table_lines(name: str, frame: "pd.DataFrame") -> list[str]:

@@ -99,9 +99,10 @@ NOTES = {
 
 def notes_on_scores(table: pd.DataFrame) -> dict[str, str]:
     """What is behind scores that are the worst ones, or missing, by the names of the columns that count such rows."""
-    names, notes = table["model"] + ", " + table["method"] + " + " + table["rule"], dict[str, str]()
+    names: Any = table["model"] + ", " + table["method"] + " + " + table["rule"]
+    notes = dict[str, str]()
     for column, meaning in NOTES.items():
-        counts = table[column].groupby(names, sort=False).sum() if column in table else {}
+        counts: Any = table[column].groupby(names, sort=False).sum() if column in table else {}
         if by_answer := [f"{name} {count:,}" for name, count in counts.items() if count > 0]:
             notes[column] = f"{meaning}: {'; '.join(by_answer)}"
     for row, message in table["refused"].dropna().head(1).items():

@@ -268,21 +268,16 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
 
     def _description(self) -> Description:
         """What is recognised in the program; it is traced for that, where covariates do not wait for data."""
-        names = ", ".join(self.covariates)
-        entries: dict[str, str | None] = {"covariates": names}
+        names, next_steps = ", ".join(self.covariates), "fit(program, X, y, method=NUTS()), program.simulate(n, seed=1)"
         if self.awaits_covariates:
-            entries |= {"recognised": f"once data show the shapes of {names}: print(fit.program)"}
-        else:
-            latents = {name: np.empty(shape) for name, shape in self.structure.latents}
-            entries |= {"latents": shapes(latents), **self._recognised()}
-        return repr(self), entries | {"next": "fit(program, X, y, method=NUTS()), program.simulate(n, seed=1)"}
-
-    def _recognised(self) -> dict[str, str | None]:
-        """How its sites are evaluated; or why the program is refused, for its text."""
+            awaited = f"once data show the shapes of {names}: print(fit.program)"
+            return repr(self), {"covariates": names, "recognised": awaited, "next": next_steps}
+        latents = shapes({name: np.empty(shape) for name, shape in self.structure.latents})
         try:
-            return site_entries(self.why_row_by_row)
+            recognised = site_entries(self.why_row_by_row)
         except ModelError as error:
-            return {"refused": str(error)}
+            recognised = {"refused": str(error)}
+        return repr(self), {"covariates": names, "latents": latents, **recognised, "next": next_steps}
 
     @property
     def why_row_by_row(self) -> dict[str, str]:
@@ -447,12 +442,11 @@ def site_entries(why_row_by_row: Mapping[str, str], linear: Collection[str] = ()
         why_row_by_row: as the program has it.
         linear: sites of means that are linear in the latents, which are summarised by cross products.
     """
-    compressed = [name for name, reason in why_row_by_row.items() if not reason and name not in linear]
-    compressed += [f"{name} (products of features, as its mean is linear in the latents)" for name in linear]
-    by_row = [f"{name} ({reason})" for name, reason in why_row_by_row.items() if reason and name not in linear]
+    by_row = {name: reason for name, reason in why_row_by_row.items() if reason and name not in linear}
+    products = " (products of features, as its mean is linear in the latents)"
     return {
-        "sufficient statistics": ", ".join(compressed),
-        "evaluated row by row": ", ".join(by_row),
+        "sufficient statistics": ", ".join(n + products * (n in linear) for n in why_row_by_row if n not in by_row),
+        "evaluated row by row": ", ".join(f"{name} ({reason})" for name, reason in by_row.items()),
     }
 
 
