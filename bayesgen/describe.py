@@ -43,8 +43,8 @@ def described(title: str, entries: Entries) -> str:
     Texts are wrapped. Where lines are more than `MOST_LINES`, the longest texts are cut first.
     """
     texts = [title, *(f"  {name}: {entry}" for name, entry in entries.items() if isinstance(entry, str) and entry)]
-    frames = {name: entry for name, entry in entries.items() if not isinstance(entry, str | None)}
-    tables = [line for name, frame in frames.items() for line in _table_lines(name, frame)]
+    frames = [(name, entry) for name, entry in entries.items() if not isinstance(entry, str | None)]
+    tables = [line for name, frame in frames for line in _table_lines(name, frame)]
     wrapped = [_wrapped(text, 4) for text in texts]
     while sum(map(len, wrapped)) + len(tables) > MOST_LINES and max(map(len, wrapped)) > 1:
         longest = max(range(len(texts)), key=lambda index: (len(wrapped[index]), index))
@@ -54,10 +54,15 @@ def described(title: str, entries: Entries) -> str:
 
 def _wrapped(text: str, most: int) -> list[str]:
     """The lines of a text, at most so many, broken between words."""
-    indents: Any = {"initial_indent": "  " * text.startswith(" "), "subsequent_indent": "    "}
-    unbroken: Any = {"break_on_hyphens": False, "break_long_words": False}
-    options: Any = {"max_lines": most, "placeholder": " ..."}
-    return list(map(shortened, textwrap.wrap(text.strip(), TEXT_WIDTH, **options, **indents, **unbroken)))
+    options: Any = {
+        "initial_indent": "  " * text.startswith(" "),
+        "subsequent_indent": "    ",
+        "max_lines": most,
+        "placeholder": " ...",
+        "break_on_hyphens": False,
+        "break_long_words": False,
+    }
+    return list(map(shortened, textwrap.wrap(text.strip(), TEXT_WIDTH, **options)))
 
 
 def _table_lines(name: str, frame: "pd.DataFrame") -> list[str]:
@@ -108,8 +113,8 @@ def stated(value: Any) -> str:
         argument, make = getattr(value, field.name), field.default_factory
         default = field.default if make is dataclasses.MISSING else make()
         if field.init and field.repr and repr(argument) != repr(default):
-            is_plain = getattr(getattr(argument, "__dataclass_params__", None), "repr", False)
-            arguments.append(f"{field.name}={stated(argument) if is_plain else repr(argument)}")
+            written = stated if getattr(getattr(argument, "__dataclass_params__", None), "repr", False) else repr
+            arguments.append(f"{field.name}={written(argument)}")
     return f"{type(value).__qualname__}({', '.join(arguments)})"
 
 

@@ -35,13 +35,18 @@ def recognised(fit: TrainedProgram) -> dict[str, str | None]:
     """How the sites of the program enter the fit: by closed forms, by sufficient statistics, or row by row."""
     if fit.prior is None:
         return site_entries(fit.attributes.get("why_row_by_row", {}), fit.attributes.get("cross_products", ()))
-    likelihoods, families = fit.concrete.statistics(fit.schema), fit.prior.items()
+    families, likelihoods = fit.prior.items(), fit.concrete.statistics(fit.schema)
     is_open = {name: bool(prior.hierarchical) or isinstance(prior, LatentVariableFamily) for name, prior in families}
-    in_each_row = {name for name, likelihood in likelihoods.items() if isinstance(likelihood, LatentLikelihood)}
     condition = "closed form" if fit.log_evidence is not None else "closed form, where no cell or label is missing"
     return {
         condition: ", ".join(name for name in is_open if not is_open[name]),
-        **site_entries({name: HIDDEN_VARIABLES * (name in in_each_row) for name in is_open if is_open[name]}),
+        **site_entries(
+            {
+                name: HIDDEN_VARIABLES * isinstance(likelihoods.get(name), LatentLikelihood)
+                for name in is_open
+                if is_open[name]
+            }
+        ),
     }
 
 
