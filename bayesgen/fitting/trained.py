@@ -112,8 +112,8 @@ class PriorFamilies(Described, dict[str, Family]):
                 text += "; from the data: " + ", ".join(f"{key} ({value})" for key, value in words.items())
                 remedies[f"{type(family).__name__}({', '.join(f'{key}=...' for key in words)})"] = None
             names_by_text.setdefault(text, []).append(name)
-        entries: dict[str, str | None] = {", ".join(names): text for text, names in names_by_text.items()}
-        return entries | {"numbers of your own": f"give the model {' and '.join(remedies)}" if remedies else None}
+        remedy = f"give the model {' and '.join(remedies)}" if remedies else None
+        return {**{", ".join(names): text for text, names in names_by_text.items()}, "numbers of your own": remedy}
 
 
 @by_content
