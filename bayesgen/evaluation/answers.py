@@ -49,6 +49,11 @@ class Answer:
     rows: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
+    def name(self) -> str:
+        """Method and rule."""
+        return f"{self.method} + {self.rule}"
+
+    @property
     def key(self) -> dict[str, str]:
         """The names of model, method and rule."""
         return {"model": self.model, "method": self.method, "rule": self.rule}

@@ -46,7 +46,7 @@ from .answers import (
     score_table,
 )
 from .training_sets import attempted
-from .verdicts import Judged, verdict_on_rows
+from .verdicts import Judged, verdict
 
 Pair: TypeAlias = tuple[Method, Rule]
 TRUTH = "truth"  # name of the model that is the true process
@@ -192,8 +192,12 @@ class Comparison(Judged):
 
         The first average stands against the best plug-in of the same model; the error is that over test rows.
         """
-        models = dict.fromkeys(answer.model for answer in self.answers)
-        return {model: verdict_on_rows([a for a in self.scored if a.model == model]) for model in models}
+        rows = f"on {len(self.rows):,} test row{'s' * (len(self.rows) > 1)}"
+        log_scores: Any = {answer.model: {rows: {}} for answer in self.answers}
+        for answer in self.scored:
+            log_scores[answer.model][rows][answer.name] = answer.log_scores
+        two_step = {answer.name for answer in self.scored if answer.two_step}
+        return {model: verdict(by_answer, two_step) for model, by_answer in log_scores.items()}
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
         """A report as one page of HTML that needs nothing else: the verdict, scores, figures, and how to run it again.

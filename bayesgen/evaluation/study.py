@@ -33,7 +33,7 @@ from bayesgen.typing import Data, Seed, Values
 from .answers import mean_and_error, notes_on_scores, paired_difference, score_frame
 from .comparison import TRUTH, Pair, as_json, contents, is_map, models_and_pairs, names_of, plain, scorer_of, versions
 from .training_sets import TrainingSets, attempted, subsets, worlds
-from .verdicts import Judged, verdict_on_sizes
+from .verdicts import Judged, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,18 +126,16 @@ class Study(Judged):
         The first average stands against the best plug-in of the same model at each size; errors are those over
         training sets: see `about_errors`.
         """
-        scores = self.table.assign(name=self.table["method"] + " + " + self.table["rule"])
-        two_step = {f"{method} + {rule}" for method, rule in self.two_step}
-        sentences = dict[str, str]()
-        for model in (model for model in self.references if model != TRUTH):
-            frames = scores[scores["model"] == model].groupby("size", sort=False)
-            scores_by_size: Any = {
-                size: {name: rows.sort_values("repeat")["log_score"].to_numpy(float) for name, rows in answers}
-                for size, answers in ((size, frame.groupby("name", sort=False)) for size, frame in frames)
-            }
-            unit = f"training rows{' of each class' * self.config['per_class']}"
-            sentences[model] = verdict_on_sizes(scores_by_size, two_step, unit)
-        return sentences
+        log_scores: Any = {model: {} for model in self.references if model != TRUTH}
+        unit = f" training rows{' of each class' * self.config['per_class']}"
+        groups: Any = self.table.groupby(["model", "size", "method", "rule"], sort=False)
+        for (model, size, *pair), rows in groups:
+            if model != TRUTH:
+                by_size = log_scores[model]
+                scores = by_size.setdefault(f"with {size}{unit * (size == self.config['sizes'][0])}", {})
+                scores[" + ".join(pair)] = rows.sort_values("repeat")["log_score"].to_numpy(float)
+        two_step = {" + ".join(pair) for pair in self.two_step}
+        return {model: verdict(by_size, two_step) for model, by_size in log_scores.items()}
 
     def plot(self) -> "Figure":
         """Learning curves of the mean log score with bands of a standard error, and paired differences."""

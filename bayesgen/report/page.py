@@ -1,67 +1,63 @@
 """Pages of HTML that need nothing but themselves: texts are escaped here, and figures are part of the page."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from bayesgen import plots
-from bayesgen.describe import joined
 
 Cell: TypeAlias = str | tuple[str, str]  # a text, with a class of the style sheet
 NARROW = 3.6  # inches of a figure for a phone
 DPI, SCALE = 200, 110  # dots of figures, and pixels of the page, per inch
+KINDS = {True: ("one process", "two-step"), False: ("average", "one-step"), None: ("true process", "truth")}
+ANSWERS = (
+    "A process is one way in which rows may come about: values for all parameters of the model. A plug-in answer takes "
+    "two steps: it chooses one process by the training rows, and predicts by that one. An averaged answer takes one "
+    "step: it predicts by all processes, each as probable as the training rows leave it."
+)
 
 
-def page(title: str, lead: Sequence[str], parts: Iterable[str], path: str | Path | None) -> str:
+def page(title: str, verdict: str, parts: Mapping[str, Iterable[str]], path: str | Path | None) -> str:
     """The page, which is also written to the path, if there is one.
 
     Args:
         title: heading of the page.
-        lead: texts that stand out below it.
-        parts: HTML of the functions below.
+        verdict: lines that stand out below it.
+        parts: heading -> HTML of the functions below.
         path: a file, or None.
     """
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
-    leads = "".join(f'<p class="lead">{escape(text)}</p>' for text in lead)
-    content = (
+    lead = "".join(paragraph(line, "lead") for line in verdict.splitlines())
+    sections = (section(heading, *content) for heading, content in parts.items())
+    text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
         f"<style>\n{style}</style></head>\n<body><main>"
-        f"<header><h1>{escape(title)}</h1>{leads}</header>\n{''.join(parts)}</main></body></html>\n"
+        f"<header><h1>{escape(title)}</h1>{lead}</header>\n{''.join(sections)}</main></body></html>\n"
     )
     if path is not None:
-        Path(path).write_text(content, "utf-8")
-    return content
+        Path(path).write_text(text, "utf-8")
+    return text
 
 
-def models_in_title(names: Sequence[str]) -> str:
-    """The names of models, or their number where there are many."""
-    return joined(names) if len(names) < 4 else f"{len(names)} models"
+def section(heading: str, *parts: str, level: int = 2) -> str:
+    """Parts below a heading, if there is one."""
+    return f"<section>{f'<h{level}>{escape(heading)}</h{level}>' * bool(heading)}{''.join(parts)}</section>\n"
 
 
-def section(heading: str, *parts: str) -> str:
-    """A section of HTML; nothing where it has no part."""
-    return f"<section><h2>{escape(heading)}</h2>{''.join(parts)}</section>\n" if any(parts) else ""
-
-
-def subsection(heading: str, *parts: str) -> str:
-    """The parts below a smaller heading, which may be empty."""
-    return "".join([f"<h3>{escape(heading)}</h3>" if heading else "", *parts])
-
-
-def paragraph(text: str, style: str = "") -> str:
-    """A text."""
-    return f'<p class="{style}">{escape(text)}</p>' if text else ""
+def paragraph(text: str, style: str = "note") -> str:
+    """A text, in a class of the style sheet."""
+    return f'<p class="{style}">{escape(text)}</p>'
 
 
 def listed(entries: Mapping[str, Any]) -> str:
     """Names and texts; None is left out."""
-    lines = (
+    lines = [
         f"<dt>{escape(name)}</dt><dd>{escape(str(text))}</dd>" for name, text in entries.items() if text is not None
-    )
+    ]
     return f"<dl>{''.join(lines)}</dl>"
 
 
@@ -70,11 +66,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], num_texts: int = 
 
     def line(tag: str, cells: Sequence[Cell]) -> str:
         pairs = [(cell, "") if isinstance(cell, str) else cell for cell in cells]
-        aligned = ["" if place < num_texts else "number " for place in range(len(pairs))]
-        return "".join(
-            f'<{tag} class="{kind}{style}">{escape(text)}</{tag}>'
-            for kind, (text, style) in zip(aligned, pairs, strict=True)
-        )
+        styles = [f"{'number ' * (place >= num_texts)}{style}".strip() for place, (_, style) in enumerate(pairs)]
+        texts = [escape(text) for text, _ in pairs]
+        return "".join(f'<{tag} class="{s}">{text}</{tag}>' for s, text in zip(styles, texts, strict=True))
 
     body = "".join(f"<tr>{line('td', cells)}</tr>" for cells in rows)
     return f'<div class="table"><table><thead><tr>{line("th", head)}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -93,27 +87,22 @@ def picture(draw: Callable[..., Any], subject: Any, caption: str, width: float |
     sources = ["data:image/png;base64," + base64.b64encode(plots.png(f, DPI)).decode() for f in (wide, narrow)]
     size, text = round(SCALE * wide.get_figwidth()), escape(caption)
     return (
-        f'<figure style="flex-basis: {size}px"><picture><source media="(max-width: 640px)" srcset="{sources[1]}">'
-        f'<img src="{sources[0]}" width="{size}" alt="{text}"></picture><figcaption>{text}</figcaption></figure>'
+        f'<figure style="width: {size}px"><picture><source media="(max-width: 640px)" srcset="{sources[1]}">'
+        f'<img src="{sources[0]}" alt="{text}"></picture><figcaption>{text}</figcaption></figure>'
     )
 
 
-def figures(pictures: Iterable[str]) -> str:
-    """Figures beside each other where there is room."""
-    return f'<div class="figures">{"".join(pictures)}</div>'
+def program(result: Any, pairs: str, lines: Sequence[str]) -> list[str]:
+    """The code that makes a comparison or a study again, and the versions with which it was made.
 
-
-def program(lines: Iterable[str]) -> str:
-    """Lines of code."""
-    return f"<pre><code>{escape(chr(10).join(lines))}</code></pre>"
-
-
-def models_and_pairs(models: Mapping[str, str], pairs: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of code that make models and (method, rule) pairs."""
-    yield from ("models = {", *(f"    {name!r}: {text}," for name, text in models.items()), "}")
-    yield from ("pairs = [", *(f"    ({method}, {rule})," for method, rule in pairs), "]")
-
-
-def versions(by_name: Mapping[str, str]) -> str:
-    """The versions of libraries, in a sentence."""
-    return paragraph(f"Versions: {', '.join(f'{name} {version}' for name, version in by_name.items())}.", "note")
+    Args:
+        result: the comparison or the study.
+        pairs: name of the (method, rule) pairs in its settings.
+        lines: of code, after the models and the pairs.
+    """
+    models = [f"    {name!r}: {text}," for name, text in result.config.get("models", {}).items()]
+    both = [f"    ({method}, {rule})," for method, rule in result.config.get(pairs, ())]
+    code = ["from bayesgen import *", "", "models = {", *models, "}", "pairs = [", *both, "]", *lines]
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    blocks = [command for command in [result.config.get("command"), "\n".join(code)] if command]
+    return [*(f"<pre><code>{escape(block)}</code></pre>" for block in blocks), paragraph(f"Versions: {versions}.")]

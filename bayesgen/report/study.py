@@ -7,126 +7,88 @@ from pathlib import Path
 from typing import Any
 
 from bayesgen import plots
-from bayesgen.describe import significant, with_error
+from bayesgen.describe import joined, significant, with_error
 from bayesgen.evaluation import TRUTH, Study
 from bayesgen.prediction import ClassScorer, ContinuousScorer, DensityScorer, Scorer
 
-from . import page
-from .comparison import ANSWERS, KINDS
-from .page import Cell
+from .page import ANSWERS, KINDS, listed, page, paragraph, picture, program, section, table
 
 CURVES = (
     "Learning curves: the mean log score of test rows by the number of training rows, and below its difference from "
     "one answer on the same rows. Bands are one standard error to either side."
 )
+CALL = (
+    "study(models, {data}, pairs=pairs, sizes={sizes}, repeats={repeats}, per_class={per_class}, test={test!r}, "
+    "seed={seed}).to_html('report.html')"
+)
+MOST = 12  # messages of refusals
 
 
 def study_page(study: Study, path: str | Path | None = None, title: str | None = None) -> str:
     """The report of a study as HTML, also written to the path, if there is one."""
+    config = study.config
+    data = f"simulate={config['simulate']}" if "simulate" in config else "X, y"
     models = [model for model in study.references if model != TRUTH]
-    title = title or f"{page.models_in_title(models)}: learning from few rows"
-    references = dict.fromkeys(" + ".join(pair) for pair in study.references.values())
-    note = (
-        f"{_scorer(study).legend} Scores are means over training sets. Differences are log scores less that of "
-        f"{' or '.join(references)} of the same model. {study.about_errors}"
-    )
-    parts = [
-        page.section("What was compared", page.paragraph(ANSWERS), _contents(study)),
-        page.section("Figures", page.figures([page.picture(plots.learning_curves, study, CURVES)])),
-        page.section("Scores", *_score_tables(study), page.paragraph(note, "note")),
-        page.section("Diagnostics", *_diagnostics(study)),
-        page.section("How to run it again", *_program(study)),
-    ]
-    return page.page(title, study.verdict.splitlines(), parts, path)
+    scorers = (ClassScorer, ContinuousScorer, DensityScorer)
+    scorer = next(scorer for scorer in scorers if {*scorer.headline} <= {*study.metrics})
+    references = joined([*dict.fromkeys(" + ".join(pair) for pair in study.references.values())])
+    note = f"Scores are means over training sets, differences log scores less that of {references} of the same model."
+    parts = {
+        "What was compared": [paragraph(ANSWERS, ""), _contents(study)],
+        "Figures": [picture(plots.learning_curves, study, CURVES)],
+        "Scores": [*_score_tables(study, scorer), paragraph(f"{scorer.legend} {note} {study.about_errors}")],
+        "Diagnostics": _diagnostics(study),
+        "How to run it again": program(
+            study, "pairs", ["# X, y: all rows and their labels", CALL.format(**config, data=data)]
+        ),
+    }
+    return page(title or f"{joined(models)}: learning from few rows", study.verdict, parts, path)
 
 
 def _contents(study: Study) -> str:
-    """Models, data and settings."""
+    """Models and data."""
     config = study.config
-    unit = f"rows{' of each class' * config['per_class']}"
-    data = f"{config['rows']:,} rows" if "rows" in config else f"simulated by {config['simulate']}"
-    return page.listed(
+    sizes = f"{joined([*map(str, config['sizes'])])} rows{' of each class' * config['per_class']}"
+    return listed(
         {
-            **{f"model {name}": text for name, text in config["models"].items()},
-            "answers": "; ".join(dict.fromkeys(f"{method} + {rule}" for model, method, rule in study.answers)),
-            "data": f"{data}; SHA-256 {config['data_sha256']}",
-            "training sets": f"{config['repeats']} of each size: {', '.join(map(str, config['sizes']))} {unit}",
+            **config["models"],
+            "answers": "; ".join(dict.fromkeys(f"{method} + {rule}" for _, method, rule in study.answers)),
+            "data": config.get("simulate", f"{config.get('rows')} rows"),
+            "SHA-256 of the data": config["data_sha256"],
+            "training sets": f"{config['repeats']} of each size: {sizes}",
             "test rows": "all that are not learned from" if config["test"] is None else config["test"],
         }
     )
 
 
-def _score_tables(study: Study) -> Iterator[str]:
+def _score_tables(study: Study, scorer: type[Scorer]) -> Iterator[str]:
     """A table for each model, with a line for each answer and size."""
-    scorer = _scorer(study)
-    metrics = [metric for metric in scorer.metrics if metric.name and metric.column in study.metrics]
-    counts = [count for count in scorer.counts if count.column in study.metrics and study.table[count.column].any()]
-    texts = {metric.column: metric.text for metric in metrics} | {count.column: significant for count in counts}
-    heads = [metric.name for metric in (*metrics, *counts)]
+    texts: Any = {metric.column: (metric.name, metric.text) for metric in scorer.metrics if metric.name}
+    texts |= {count.column: (count.name, significant) for count in scorer.counts}
+    shown = [column for column in texts if column in study.metrics and study.table[column].any()]
+    heads = ["answer", "kind", "size", *(texts[column][0] for column in shown), "difference", "training sets"]
     for model, summary in study.summary.groupby("model", sort=False):
-        rows = list[list[Cell]]()
+        rows = []
         for line in summary.to_dict("records"):
-            cells = ["–" if math.isnan(line[column]) else text(line[column]) for column, text in texts.items()]
-            kind = ("true process", "truth") if model == TRUTH else KINDS[_pair(line) in study.two_step]
+            pair = line["method"], line["rule"]
+            kind = KINDS[None if model == TRUTH else pair in study.two_step]
+            scores = ["–" if math.isnan(line[column]) else texts[column][1](line[column]) for column in shown]
             difference = with_error(line["difference"], line["standard_error"]) or "–"
-            rows.append([" + ".join(_pair(line)), kind, str(line["size"]), *cells, difference, f"{line['repeats']:,}"])
-        table = page.table(["answer", "kind", "size", *heads, "difference", "training sets"], rows, 2)
-        yield page.subsection(str(model) * (study.summary["model"].nunique() > 1), table)
-
-
-def _scorer(study: Study) -> type[Scorer]:
-    """The scorer whose scores the study has."""
-    scorers = (ClassScorer, ContinuousScorer)
-    return next((s for s in scorers if {*s.headline} <= {*study.metrics}), DensityScorer)
-
-
-def _pair(line: Any) -> tuple[str, str]:
-    return line["method"], line["rule"]
-
-
-def _name(line: Any) -> str:
-    """The answer of a line."""
-    return f"{line['model']}: {' + '.join(_pair(line))}"
+            rows.append([" + ".join(pair), kind, str(line["size"]), *scores, difference, str(line["repeats"])])
+        yield section(str(model), table(heads, rows, 2), level=3)
 
 
 def _diagnostics(study: Study) -> Iterator[str]:
     """What was refused, and seconds."""
-    groups: Any = study.table.groupby(["model", "method", "rule"], sort=False)
-    rows = [
-        [
-            _name(group.iloc[0]),
-            f"{group['seconds'].mean():.2g}",
-            f"{group['refused'].notna().sum():,} of {len(group):,}",
-        ]
-        for _, group in groups
-    ]
-    yield page.table(["answer", "seconds a training set", "refused"], rows)
-    refusals = study.table[study.table["refused"].notna()]
-    messages = Counter(f"{_name(line)}, size {line['size']}: {line['refused']}" for line in refusals.to_dict("records"))
-    for message, count in messages.most_common(MOST):
-        yield page.paragraph(f"{count} times: {message}", "message")
-    if len(messages) > MOST:
-        yield page.paragraph(f"{len(messages) - MOST} more messages are in study.table.", "note")
-
-
-MOST = 12  # messages of refusals
-
-
-def _program(study: Study) -> Iterator[str]:
-    """The call that makes the study, and the versions with which it was made."""
-    config = study.config
-    is_simulated = "simulate" in config
-    data = f"simulate={config['simulate']}" if is_simulated else "X, y"
-    settings = [f"{name}={config[name]!r}" for name in ("sizes", "repeats", "per_class")]
-    settings += [f"test={config['test']}"] if isinstance(config["test"], int) else []
-    yield page.program(
-        [
-            "from bayesgen import *",
-            "",
-            *page.models_and_pairs(config["models"], config["pairs"]),
-            *["# X, y: all rows and their labels"] * (not is_simulated),
-            f"result = study(models, {data}, pairs=pairs, {', '.join(settings)}, seed={config['seed']})",
-            "result.to_html('report.html')",
-        ]
+    names = study.table["model"] + ": " + study.table["method"] + " + " + study.table["rule"]
+    groups = study.table.assign(is_refused=study.table["refused"].notna()).groupby(names, sort=False)
+    seconds, refused = groups["seconds"].mean(), groups["is_refused"].agg(["sum", "size"])
+    counts = [f"{number} of {size}" for number, size in refused.itertuples(index=False)]
+    yield table(
+        ["answer", "seconds a training set", "refused"],
+        [[name, f"{spent:.2g}", count] for name, spent, count in zip(seconds.index, seconds, counts, strict=True)],
     )
-    yield page.versions(study.versions)
+    messages = Counter(f"{name}: {text}" for name, text in zip(names, study.table["refused"], strict=True) if text)
+    for message, number in messages.most_common(MOST):
+        yield paragraph(f"Refused {number} times, {message}", "message")
+    yield paragraph(f"{len(messages)} messages of refusals are in study.table." * (len(messages) > MOST))

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
-from bayesgen.evaluation.verdicts import NO_PAIR, SIGNS, contrast, verdict_on_sizes
+from bayesgen.describe import with_error
+from bayesgen.evaluation.verdicts import NO_PAIR, WORDS, contrast, verdict
 
 BOTH = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
 AVERAGE, MEAN = "Exact + BMA", "Exact + PlugIn(mean)"
@@ -23,12 +24,11 @@ def test_a_contrast_is_with_the_plug_in_that_is_least_behind():
     average = rng.normal(-1, 0.1, 200)
     near, far = average - rng.normal(0.2, 0.3, 200), average - rng.normal(0.9, 0.3, 200)
     between = contrast({"far": far, AVERAGE: average, "near": near}, {"far", "near"})
-    assert (between.average, between.plug_in, between.same, between.units) == (AVERAGE, "near", (), 200)
+    assert (between.average, between.plug_in, between.same) == (AVERAGE, "near", ())
     gains = average - near
     assert between.difference == pytest.approx(gains.mean(), rel=1e-12)
     assert between.standard_error == pytest.approx(gains.std(ddof=1) / np.sqrt(200), rel=1e-12)
     assert between.sign == 1 and contrast({"far": average, "near": near, "a": far}, {"far", "near"}).sign == -1
-    assert between.amount == f"{gains.mean():.3f} ± {gains.std(ddof=1) / np.sqrt(200):.3f}"
 
 
 @pytest.mark.parametrize(("shift", "sign"), [(2.1, 1), (1.9, 0), (0.0, 0), (-1.9, 0), (-2.1, -1)])
@@ -40,9 +40,9 @@ def test_more_than_noise_is_two_standard_errors(shift, sign):
 
 def test_units_without_a_score_and_infinite_scores():
     between = contrast({"p": scores(np.nan, -2, -3), "a": scores(0, -1, -1)}, {"p"})
-    assert between.units == 2 and between.difference == 1.5
+    assert between.difference == 1.5 and between.standard_error == 0.5
     ruled_out = contrast({"p": scores(-np.inf, -1), "a": scores(-3, -1)}, {"p"})
-    assert ruled_out.difference == np.inf and ruled_out.sign == 1 and ruled_out.amount == "∞"
+    assert ruled_out.difference == np.inf and ruled_out.sign == 1
     both = contrast({"p": scores(-np.inf, -1), "a": scores(-np.inf, -2)}, {"p"})
     assert np.isnan(both.difference) and both.sign == 0
     assert contrast({"p": scores(-1)}, {"p"}) is None and contrast({"a": scores(-1)}, set()) is None
@@ -68,31 +68,31 @@ def test_a_comparison_says_what_its_table_says():
     result = comparison()
     table = result.differences.set_index(["method", "rule", "other_method", "other_rule"])
     line = table.loc["MLE", "PlugIn", "Exact", "BMA"]
-    assert result.verdict.startswith("The best other plug-in (MLE + PlugIn) predicts better here than averaging")
-    assert f"differ by {line.difference:.3f} ± {line.standard_error:.3f} nats a row on 20 test rows" in result.verdict
-    assert f"the same here as {MEAN}" in result.verdict and "more than noise" in result.verdict
+    by = with_error(-line.difference, line.standard_error)
+    assert result.verdict == (
+        f"Averaging ({AVERAGE}, the same here as {MEAN}) predicts worse than the best other plug-in (MLE + PlugIn) by "
+        f"more than noise (two standard errors) on 20 test rows (mean log score {by} nats a row)."
+    )
     assert result.verdict in " ".join(repr(result).split()) and result.verdicts == {"NaiveBayes": result.verdict}
 
 
 def test_answers_that_agree_by_algebra_are_said_to():
-    verdict = comparison(pairs=BOTH[1:]).verdict
-    assert verdict.startswith(f"Averaging ({AVERAGE}) gives the same probabilities as the plug-in ({MEAN}) on 20 test")
-    assert verdict.endswith("here the two are one answer.")
+    assert comparison(pairs=BOTH[1:]).verdict == (
+        f"Averaging ({AVERAGE}) and the plug-in ({MEAN}) are one answer here: their log scores are the same."
+    )
 
 
 def test_one_row_rows_ruled_out_and_answers_of_one_kind():
-    assert "a single row has no standard error" in comparison(1).verdict
+    assert "predicts neither better nor worse than the best " in comparison(1).verdict
     assert comparison(pairs=BOTH[:2]).verdict == NO_PAIR == comparison(pairs=BOTH[2:]).verdict
     result = comparison(pairs=[BOTH[0], BOTH[2]])
     answers = [
         dataclasses.replace(a, prediction=_ruling_out_a_row(a) if a.two_step else a.prediction) for a in result.answers
     ]
     said = dataclasses.replace(result, answers=tuple(answers)).verdict
-    assert said.startswith(
-        "Averaging (Exact + BMA) predicts better here than the best plug-in (MLE + PlugIn): the other "
-    )
+    assert "Averaging (Exact + BMA) predicts better" in said and "(mean log score +∞ nats a row)" in said
     both = [dataclasses.replace(a, prediction=_ruling_out_a_row(a)) for a in result.answers]
-    assert "both give probability zero" in dataclasses.replace(result, answers=tuple(both)).verdict
+    assert "neither better nor worse" in dataclasses.replace(result, answers=tuple(both)).verdict
 
 
 def _ruling_out_a_row(answer):
@@ -117,11 +117,9 @@ def test_a_study_says_at_which_sizes_an_answer_is_better():
     assert result.verdict.startswith("Averaging (Exact + BMA) predicts ")
     for size, line in rows.iterrows():
         sign = int(np.sign(line.difference)) * (abs(line.difference) > 2 * line.standard_error)
-        words = SIGNS[sign].format(than="").split()[0]
-        assert re.search(rf"\b{words}\b[^;]*\b{size}\b", result.verdict)
-        digits = max(0, 1 - int(np.floor(np.log10(line.standard_error))))
-        by = f"by {abs(line.difference):.{digits}f} ± {line.standard_error:.{digits}f}"
-        assert (by in result.verdict) == (sign != 0)
+        by = re.escape(with_error(line.difference, line.standard_error))
+        clause = next(part for part in result.verdict.split("; ") if re.search(rf"with {size}\b", part))
+        assert WORDS[sign].split("{}")[0] in clause and re.search(rf"with {size}\b[^)]*{by}", clause)
 
 
 def test_sizes_of_one_verdict_stand_together():
@@ -132,11 +130,12 @@ def test_sizes_of_one_verdict_stand_together():
         20: {"MAP": noise, AVERAGE: noise * 1.1 - 1},
         50: {"MAP": noise, AVERAGE: noise * 1.1},
     }
-    assert verdict_on_sizes(by_size, {"MAP"}, "training rows") == (
-        "Averaging (Exact + BMA) predicts better than the best plug-in (MAP) with 5 training rows (by 2.000 ± 0.033 "
-        "nats a row) and 10 (by 1.000 ± 0.033); worse with 20 (by 1.000 ± 0.033); neither better nor worse beyond "
-        "noise (two standard errors) with 50."
+    by_place = {f"with {size}": scores for size, scores in by_size.items()}
+    assert verdict(by_place, {"MAP"}) == (
+        "Averaging (Exact + BMA) predicts better than the best plug-in (MAP) by more than noise (two standard errors) "
+        "with 5 (mean log score +2.0000 ±0.0333 nats a row) and with 10 (+1.0000 ±0.0333); worse by more than noise "
+        "with 20 (−1.0000 ±0.0333); neither better nor worse beyond noise with 50 (+0.0000 ±0.0333)."
     )
-    same = {size: {"MAP": noise, AVERAGE: noise} for size in (5, 10)}
-    assert "here the two are one answer" in verdict_on_sizes(same, {"MAP"}, "training rows")
-    assert verdict_on_sizes({5: {"MAP": noise}}, {"MAP"}, "training rows") == NO_PAIR
+    same = {size: {"MAP": noise, AVERAGE: noise} for size in by_place}
+    assert "are one answer here" in verdict(same, {"MAP"})
+    assert verdict({"with 5": {"MAP": noise}}, {"MAP"}) == NO_PAIR
