@@ -97,8 +97,9 @@ def score_frame(lines: Sequence[Mapping[str, Any]], columns: list[str] | None = 
 
 
 NOTES = {
-    "impossible": "test rows that the whole answer rules out, scored as if a wrong class were certain",
-    "ruled_out": "other test rows whose truth has probability zero, which makes the log score −∞",
+    "impossible": "test rows that are ruled out under every class, which have the worst scores",
+    "ruled_out": "other test rows whose truth has probability zero, so that the log score is −∞ (under a flat prior a "
+    "point estimate gives none to values that no training row has)",
 }
 
 
@@ -108,7 +109,7 @@ def notes_on_scores(table: pd.DataFrame) -> dict[str, str]:
     notes = dict[str, str]()
     for column, meaning in NOTES.items():
         counts: Any = table[column].groupby(names, sort=False).sum() if column in table else {}
-        if by_answer := [f"{name} {count:,}" for name, count in counts.items() if count > 0]:
+        if by_answer := [f"{count:,} by {name}" for name, count in counts.items() if count > 0]:
             notes[column] = f"{meaning}: {'; '.join(by_answer)}"
     for row, message in table["refused"].dropna().head(1).items():
         notes["refused"] = f"{table['refused'].count():,} of {len(table):,}, the first of {names[row]}: {message}"

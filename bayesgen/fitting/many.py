@@ -210,7 +210,7 @@ class FitBatch(Described, Savable, Sequence[Fit]):
         lines = {
             "method": stated(self.method),
             "how": str(self.attributes["path"]),
-            "refused": f"{len(self.refused)} in batch.refused, of which {first}: {self.refused[first]}"
+            "refused": f"{len(self.refused)} in batch.refused, the first of data set {first}: {self.refused[first]}"
             if (first := min(self.refused, default=None)) is not None
             else None,
             "next": "batch.parameters, batch.log_evidence, batch[0], predict(batch, X, rule=...)",
