@@ -114,6 +114,15 @@ def test_a_prediction_counts_what_is_impossible():
     assert "  impossible rows: 1, which every class rules out: their probabilities are NaN" in lines(answer)
 
 
+def test_a_comparison_says_what_is_behind_infinite_and_missing_scores():
+    pairs = [(bg.MLE(), bg.PlugIn()), (bg.Exact(), bg.BMA()), (bg.MLE(), bg.BMA())]
+    data = [[1], [1], [1], [0]], list("aabb"), [[0], [0], [1]], list("aab")
+    compared = bg.compare(bg.NaiveBayes(), *data, methods=pairs, schema=bg.Schema(kinds={"x0": "binary"}))
+    text = " ".join(repr(compared).split())
+    assert "ruled_out: other test rows whose truth has probability zero" in text and "impossible: " not in text
+    assert "2 by NaiveBayes, MLE + PlugIn refused: 1 of 3, the first of NaiveBayes, MLE + BMA: This is a point" in text
+
+
 def test_concepts_tell_their_best_hypotheses():
     assert lines(LEARNER)[0].startswith(f"ConceptLearner(space=HypothesisSpace({len(LEARNER.space.names)} hypotheses")
     fit = bg.fit(LEARNER, [16, 8, 2, 64], method=bg.Exact())
