@@ -284,7 +284,7 @@ def test_no_module_imports_itself_by_a_detour():
 
 def test_the_check_of_imports_sees_relative_and_absolute_ones():
     assert "bayesgen.errors" in imports_of("bayesgen.data.schema")
-    assert "bayesgen.evaluation" in imports_of("bayesgen.cli.commands")
+    assert "bayesgen.evaluation" in imports_of("bayesgen.cli.display")
     assert "bayesgen.families" in imports_of("bayesgen.models.naive_bayes")
 
 

@@ -1,38 +1,27 @@
-"""What the commands print: columns as read, scores of answers side by side, and rows in which answers disagree."""
+"""What the commands print of results: scores of answers side by side, and rows in which answers disagree."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
-import numpy as np
-import pandas as pd
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
-from bayesgen.describe import BARS, WIDTH, histogram, quote_some, signed, with_error
-from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
+from bayesgen.describe import BARS, WIDTH, histogram, signed, with_error
+from bayesgen.evaluation import TRUTH, Answer, Calibration, Comparison, Study
 from bayesgen.prediction import Metric
+
+from .running import can_encode
 
 _STEP_STYLES = {True: "cyan", False: "green"}
 _STEP_NAMES = {True: "two-step", False: "one-step"}
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
 
+LINES_SHOWN = 10  # of a calibration
 HEADLINES = ("accuracy", "log_score", "rmse", "crps")  # scores of a study on the screen
 # in place of characters that an output cannot encode
 _ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
-
-
-def can_encode(text: str, encoding: str) -> bool:
-    """Whether every character of the text is in the encoding."""
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def spelling(encoding: str) -> Callable[[str], str]:
@@ -126,28 +115,23 @@ def _disagreements(
     yield Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim")
 
 
-_STEPS = (
-    "Two-step: learn one process, then predict by it (plug-in). One-step: average over all processes, each "
-    "as probable as the data leave it (BMA)."
-)
 _DIFFERENCES = (
     "vs MAP, vs mean: log score minus that of the MAP or posterior-mean plug-in, ± standard error over "
     "test rows. Seconds: to learn and predict, compilation included."
 )
 
 
-def show(comparison: Comparison, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
-    """Print the comparison on a console, in its width and encoding; `about` is shown below the title."""
+def comparison_shown(comparison: Comparison, console: Console) -> RenderableType:
+    """The scores of a comparison, and the rows in which answers differ, in the width and encoding of a console."""
     width, spell = console.width, spelling(console.encoding)
-    parts: list[RenderableType] = [Text(title, style="bold"), Text(), *about]
+    parts: list[RenderableType] = []
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
         answers = [answer for answer in comparison.scored if answer.model == model]
         parts += [Text(model, style="bold"), _score_table(comparison, answers, model, width, spell)]
         parts += [*_baseline(comparison, answers, model), *_refusals(comparison, model), Text()]
         parts += [*_disagreements(comparison, answers, model, width, spell), Text()]
         parts += _cost_table(comparison, answers, model, spell)
-    legend = Text(spell(f"{_STEPS} {comparison.target.legend} {_DIFFERENCES}"), style="dim")
-    console.print(Group(*parts, legend))
+    return Group(*parts, Text(spell(f"{comparison.target.legend} {_DIFFERENCES}"), style="dim"))
 
 
 def _score_table(comparison: Comparison, scored: Sequence[Answer], model: str, width: int, spell: Spelling) -> Table:
@@ -192,87 +176,52 @@ def _refusals(comparison: Comparison, model: str) -> Iterator[Text]:
         yield Text.assemble((f"{method} refused: ", "yellow"), str(message))
 
 
-def show_study(study: Study, title: str, console: Console, about: Sequence[RenderableType] = ()) -> None:
-    """Print the means over repeats of every answer, by size, with their errors, and the paired differences.
-
-    `about` is shown below the title.
-    """
-    spell = spelling(console.encoding)
+def study_shown(study: Study, console: Console) -> RenderableType:
+    """The means over repeats of every answer, by size, the paired differences with their errors, and the verdict."""
+    spell, summary = spelling(console.encoding), study.summary
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     metrics = [metric for metric in study.metrics if metric in HEADLINES]
-    heads = [metric.replace("_", " ") for metric in metrics]
-    for head in ("model", "answer", "size", *heads, "difference", "refused"):
-        table.add_column(Text(head), justify="left" if head in ("model", "answer") else "right")
-    for line in study.summary.to_dict("records"):
+    refused = ["refused"] if summary["refused"].any() else []
+    for head in (
+        "model",
+        "",
+        "answer",
+        "size",
+        *(metric.replace("_", " ") for metric in metrics),
+        "difference",
+        *refused,
+    ):
+        table.add_column(Text(head), justify="left" if head in ("model", "", "answer") else "right", overflow="fold")
+    for line in summary.to_dict("records"):
+        answer = (line["method"], line["rule"])
+        step = "" if line["model"] == TRUTH else _STEP_NAMES[answer in study.two_step]
         means = ["–" if math.isnan(line[metric]) else signed("{:.4f}")(line[metric]) for metric in metrics]
         difference = with_error(line["difference"], line["standard_error"], " ")
-        refused = f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""
-        cells_of_line = (line["model"], f"{line['method']} + {line['rule']}", str(line["size"]), *means)
-        table.add_row(*(Text(spell(cell)) for cell in (*cells_of_line, difference, refused)))
+        counts = (
+            [f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""] if refused else []
+        )
+        cells_of_line = (line["model"], step, " + ".join(answer), str(line["size"]), *means, difference, *counts)
+        table.add_row(*(Text(spell(cell)) for cell in cells_of_line))
     references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
     note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
-    console.print(Text(spell(title), style="bold"), *about, table, Text(spell(note), style="dim"), sep="\n")
+    return Group(table, Text(spell(study.verdict), style="bold"), Text(spell(note), style="dim"))
 
 
-COLUMNS_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class ColumnAsRead:
-    """A column as read.
-
-    Attributes:
-        name, kind: of the column in the schema.
-        values: number of different values.
-        missing: number of missing cells.
-        holds: the range of its numbers, or its first values.
-        hardly_repeats: whether a text occurs in fewer than four rows on average, or whole numbers all differ, as
-            identifiers do. False for sequences and other numbers, which seldom repeat.
-    """
-
-    name: str
-    kind: str
-    values: int
-    missing: int
-    holds: str
-    hardly_repeats: bool
-
-
-def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
-    """Each column of a frame; a matrix of counts counts as one column."""
-    if not isinstance(dataset.X, pd.DataFrame):
-        cells = pd.Series(np.append(dataset.X.data, 0))  # zeros, which the matrix does not store
-        name = f"{dataset.X.shape[1]} columns"
-        return [ColumnAsRead(name, COUNT.name, cells.nunique(), 0, _range(cells), False)]
-    inferred = Schema.infer(dataset.X, declared=schema)
-    names = map(str, dataset.X.columns)
-    return [_as_read(name, inferred.kind_of(name), dataset.X[name].dropna(), len(dataset.X)) for name in names]
-
-
-def _as_read(name: str, kind: Kind, observed: pd.Series, num_rows: int) -> ColumnAsRead:
-    is_real, num_values = kind.events == REAL, observed.nunique()
-    if is_real:
-        hardly_repeats = 1 < num_values == len(observed) and bool((observed == observed.round()).all())
-    else:
-        hardly_repeats = not kind.has_steps and 4 * num_values > num_rows
-    holds = _range(observed) if is_real else quote_some(sorted(observed.unique().tolist(), key=str), 3)
-    return ColumnAsRead(name, kind.name, num_values, num_rows - len(observed), holds, hardly_repeats)
-
-
-def _range(cells: pd.Series) -> str:
-    return f"{cells.min():.6g} to {cells.max():.6g}" if len(cells) else ""
-
-
-def column_table(columns: Sequence[ColumnAsRead]) -> list[RenderableType]:
-    """A table with a line for each of the first columns."""
+def calibration_shown(calibration: Calibration, title: str, console: Console) -> RenderableType:
+    """The verdict of a calibration, and the lines of its table with the lowest p-values."""
+    spell, failed = spelling(console.encoding), calibration.table["passed"].eq(False).sum()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in ("column", "read as", "values", "missing", "from, or first values"):
-        is_numeric = head in ("values", "missing")
-        justify: Literal["right", "left"] = "right" if is_numeric else "left"
-        table.add_column(head, justify=justify, no_wrap=is_numeric or head == "read as", overflow="fold")
-    for column in columns[:COLUMNS_SHOWN]:
-        counts = (f"{column.values:,}", f"{column.missing:,}")
-        table.add_row(Text(column.name), column.kind, *counts, Text(column.holds))
-    more = len(columns) - COLUMNS_SHOWN
-    cut = [Text(f"and {more} more columns, all of which are in --json and --out", style="dim")] if more > 0 else []
-    return [table, *cut, Text()]
+    for head in ("quantity", "test of its ranks", "p-value", "passed"):
+        table.add_column(Text(head), justify="right" if head == "p-value" else "left", overflow="fold")
+    lines = calibration.table.sort_values("p_value", kind="stable").head(max(failed, LINES_SHOWN))
+    for line in lines.to_dict("records"):
+        passed = "yes" if line["passed"] else "no"
+        table.add_row(Text(line["quantity"]), line["test"], f"{line['p_value']:.2g}", passed)
+    total = len(calibration.table)
+    verdict = (
+        f"Passed: ranks of the true values are uniform in all {total} tests."
+        if calibration.passed
+        else f"Not passed: ranks of the true values are not uniform in {failed} of {total} tests. Posteriors are wrong."
+    )
+    about = f"{len(lines)} of {total} lines, by p-value. A line fails at 0.01 after a correction for all lines."
+    return Group(Text(title, style="bold"), table, Text(spell(verdict), style="bold"), Text(about, style="dim"))

@@ -49,6 +49,14 @@ class MethodName(StrEnum):
     NUTS = "nuts"
 
 
+class RuleName(StrEnum):
+    """The rules that `--rule` can name."""
+
+    PLUG_IN = "plug-in"
+    BMA = "bma"
+    CONDITIONAL_AVERAGE = "conditional-average"
+
+
 class KindName(StrEnum):
     """The kinds of columns that `--kind` can name."""
 

@@ -1,4 +1,4 @@
-"""The options of the commands, each stated once: the fields of a dataclass are the options of its command.
+"""The options that several commands have: the fields of a dataclass are options of a command.
 
 This module imports Typer alone; commands import the rest when they run, so that `--help` is quick.
 """
@@ -8,7 +8,9 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable
+from importlib.util import find_spec
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -25,13 +27,6 @@ def _split_methods(values: list[str]) -> list[str]:
     return [name for name in MethodName if name in names]
 
 
-def _check_sizes(value: str) -> str:
-    """Comma-separated positive whole numbers, checked."""
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in value.split(",")):
-        raise typer.BadParameter(f"{value!r} has to be numbers such as 5,10,20.")
-    return value
-
-
 def _check_kinds(values: list[str] | None) -> list[str] | None:
     """Declarations of kinds, COLUMN=KIND, checked."""
     for value in values or ():
@@ -41,13 +36,93 @@ def _check_kinds(values: list[str] | None) -> list[str] | None:
     return values
 
 
-def _check_share(value: float | None) -> float | None:
-    """A share between 0 and 1, checked."""
-    if value is not None and not 0 < value < 1:
-        raise typer.BadParameter("--test-size is a share, between 0 and 1.")
+def is_stream(path: str | Path | None) -> bool:
+    """Whether a name stands for standard input or standard output."""
+    return str(path) == "-"
+
+
+def _check_fit(value: Path) -> Path:
+    """The path of a fit, which is no text, so that standard input and output do not carry it."""
+    if is_stream(value) or value.suffix != ".nc":
+        raise typer.BadParameter(f"A fit is a netCDF file, and '{value}' does not name one: call it fit.nc.")
     return value
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether the ending of a name is that of a Parquet file."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def separator_of(path: Path) -> str | None:
+    """What separates the cells of a text file with this name, perhaps gzipped; None for other files."""
+    return SEPARATORS.get(Path(path.name.lower().removesuffix(".gz")).suffix)
+
+
+def _check_rows(value: Path) -> Path:
+    """The path of a file of rows, whose ending names a format that can be written."""
+    if not is_stream(value) and not is_parquet(value) and separator_of(value) is None:
+        raise typer.BadParameter(f"'{value}' has to end with one of {', '.join(SEPARATORS)}, .parquet; or say -.")
+    if is_parquet(value) and find_spec("pyarrow") is None:
+        raise typer.BadParameter("pyarrow writes Parquet files. Install it, pip install pyarrow, or write .csv.")
+    return value
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ","}
+AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, without tables.")]
+FitFile = Annotated[
+    Path, typer.Argument(metavar="FIT", callback=_check_fit, help="File of a fit, which `bayesgen fit` wrote.")
+]
+NewFitFile = Annotated[
+    Path,
+    typer.Option("--out", metavar="FILE", callback=_check_fit, dir_okay=False, help="File of the fit, such as fit.nc."),
+]
+RowsFile = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        callback=_check_rows,
+        dir_okay=False,
+        help="File of the rows: .csv or .tsv (also with .gz), or .parquet; - is standard output, as CSV.",
+    ),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", dir_okay=False, help="Write a report there, a page of HTML in one file."),
+]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything that is random.")]
+Missing = Annotated[
+    list[str],
+    typer.Option(
+        metavar="MARK",
+        help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing.",
+        show_default=False,
+    ),
+]
+WordsAreValues = Annotated[
+    bool,
+    typer.Option(
+        "--words-are-values",
+        help="NA, N/A, NaN, NULL, None and the like are values, as in a column of countries, not missing cells.",
+    ),
+]
+Decimal = Annotated[
+    str | None, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.", show_default="'.'")
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGN",
+        help="What separates the cells of a text file, such as ';'.",
+        show_default="a comma; a tab in TSV files",
+    ),
+]
+_ABOUT_MODELS = (
+    f"For classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; naive-bayes-average averages over the sets of "
+    "columns that depend on the class, gda-average over the four covariances, both by the exact method only. For "
+    f"numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}."
+)
+_DEFAULT_MODEL = "gda where all columns are numbers, else naive-bayes; linear for numbers"
 Methods = Annotated[
     list[str],
     typer.Option(
@@ -60,14 +135,14 @@ Methods = Annotated[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options that all commands have, as given; None means the default."""
+    """The options of commands that learn from a table, as given; None means the default."""
 
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA",
             help="iris, wine, breast_cancer, digits, diabetes (a regression), or the path of a CSV or TSV file "
-            "(perhaps gzipped) or of a Parquet file, with column names.",
+            "(perhaps gzipped) or of a Parquet file, with column names; - is standard input.",
         ),
     ] = "iris"
     target: Annotated[
@@ -112,30 +187,10 @@ class Options:
     task: Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")] = (
         TaskName.CLASSIFICATION
     )
-    missing: Annotated[
-        list[str],
-        typer.Option(
-            metavar="MARK",
-            help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing.",
-            show_default=False,
-        ),
-    ] = dataclasses.field(default_factory=list)
-    words_are_values: Annotated[
-        bool,
-        typer.Option(
-            "--words-are-values",
-            help="NA, N/A, NaN, NULL, None and the like are values, as in a column of countries, not missing cells.",
-        ),
-    ] = False
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIGN",
-            help="What separates the cells of a text file, such as ';'.",
-            show_default="a comma; a tab in TSV files",
-        ),
-    ] = None
-    decimal: Annotated[str, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.")] = "."
+    missing: Missing = dataclasses.field(default_factory=list)
+    words_are_values: WordsAreValues = False
+    separator: Separator = None
+    decimal: Decimal = "."
     unknown: Annotated[
         UnknownName | None,
         typer.Option(
@@ -149,10 +204,8 @@ class Options:
         typer.Option(
             "--model",
             metavar="|".join(ModelName),
-            help=f"Model to compare; may be repeated. For classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; "
-            "naive-bayes-average averages over the sets of columns that depend on the class, gda-average over the four "
-            f"covariances, both by the exact method only. For numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}.",
-            show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
+            help=f"Model; may be repeated where models are compared. {_ABOUT_MODELS}",
+            show_default=_DEFAULT_MODEL,
         ),
     ] = None
     covariance: Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")] = None
@@ -166,21 +219,21 @@ class Options:
             show_default=False,
         ),
     ] = None
-    methods: Methods = dataclasses.field(default_factory=lambda: [",".join(MethodName)])
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split and of NUTS.")] = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        unsuited = [name for name in self.models or () if name not in MODELS_OF[self.task]]
+        models = self.models or ()
+        unsuited = [name for name in models if name not in MODELS_OF[self.task]]
         if unsuited:
             suited = ", ".join(MODELS_OF[self.task])
             raise typer.BadParameter(f"{unsuited[0]} is not a model for {self.task}: take one of {suited}.")
         for_classes = [f"--{name.replace('_', '-')}" for name, value in self.class_options.items() if value]
         if self.task is TaskName.REGRESSION and for_classes:
             raise typer.BadParameter(f"{for_classes[0]} is an option for classes, and --task regression has none.")
-        if self.covariance is not None and self.models and ModelName.GDA not in self.models:
+        if self.covariance is not None and models and ModelName.GDA not in models:
             raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
         naive = {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE}
-        if self.bins is not None and self.models and not naive & {*self.models}:
+        if self.bins is not None and models and not naive & {*models}:
             raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
 
     @property
@@ -196,47 +249,22 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CompareOptions(Options):
-    """The options of `bayesgen compare`."""
+class ComparingOptions(Options):
+    """The options of commands that compare models."""
 
-    test_size: Annotated[
-        float | None,
-        typer.Option(
-            callback=_check_share,
-            metavar="SHARE",
-            help="Test on this share of the rows, at random.",
-            show_default="0.25",
-        ),
-    ] = None
-    per_class: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Train on the first N rows of each class, test on the rest."),
-    ] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.test_size is not None and self.per_class is not None:
-            raise typer.BadParameter("--per-class determines the test rows: leave --test-size out.")
-
-    @property
-    def class_options(self) -> dict[str, Any]:
-        return {"per-class": self.per_class, **super().class_options}
+    methods: Methods = dataclasses.field(default_factory=lambda: [",".join(MethodName)])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StudyOptions(Options):
-    """The options of `bayesgen study`."""
+class LearningOptions(Options):
+    """The options of commands that learn one model."""
 
-    methods: Methods = dataclasses.field(default_factory=lambda: ["mle,map,exact"])
-    sizes: Annotated[
-        str,
-        typer.Option(
-            callback=_check_sizes,
-            metavar="N,N,...",
-            help="Numbers of training rows of each class; of all rows together for numbers.",
-        ),
-    ] = "5,10,20"
-    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Training sets of each size.")] = 50
+    method: Annotated[MethodName, typer.Option(help="Method of training.")] = MethodName.EXACT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.models or ()) > 1:
+            raise typer.BadParameter("--model is given several times, and one model is learned.")
 
 
 def _name(field: dataclasses.Field[Any]) -> str:
@@ -269,10 +297,13 @@ def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoRetur
             command(options_type(**once), **given)
 
         arguments = [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=_default(field), annotation=field.type)
+            Parameter(name, Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
             for name, field in fields.items()
         ]
-        own_arguments = list(inspect.signature(command).parameters.values())[1:]
+        own_arguments = [
+            argument.replace(kind=Parameter.KEYWORD_ONLY)
+            for argument in list(inspect.signature(command).parameters.values())[1:]
+        ]
         with_fields.__signature__ = inspect.Signature([*arguments, *own_arguments])  # type: ignore[attr-defined]
         return with_fields
 

@@ -16,6 +16,7 @@ from .columns import (
     with_category,
 )
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
+from .files import MISSING_WORDS, FileReader
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
 from .number_kinds import BINARY, COUNT, REAL, Binary, Count, Numbers, Real, refuse_missing_cells, whole_numbers
 from .response import (
@@ -45,6 +46,7 @@ __all__ = [
     "DATASET_NAMES",
     "KINDS",
     "KINDS_OF_STEPS",
+    "MISSING_WORDS",
     "PADDING",
     "REAL",
     "SEQUENCE",
@@ -60,6 +62,7 @@ __all__ = [
     "Covariate",
     "Dataset",
     "Encoded",
+    "FileReader",
     "Kind",
     "Numbers",
     "Padded",

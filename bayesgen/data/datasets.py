@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from bayesgen.errors import DataError
 from bayesgen.typing import Category
 
 from .categories import CATEGORICAL
-from .files import MISSING_WORDS, FileReader
+from .files import MISSING_WORDS, FileReader, name_of_source
 from .number_kinds import REAL
 from .schema import Schema
 from .sequence_of import SEQUENCE
@@ -167,7 +167,7 @@ class Dataset:
 
 
 def load_dataset(
-    source: str | Path,
+    source: str | Path | BinaryIO,
     *,
     target: str | None = None,
     missing: Sequence[str] = (),
@@ -183,7 +183,8 @@ def load_dataset(
     Args:
         source: "iris", "wine", "breast_cancer", "digits" (pixels as counts, one multinomial block), "diabetes" (whose
             target is a number), or the path of a CSV or TSV file with a header line, perhaps gzipped, or of a Parquet
-            file where pyarrow is installed.
+            file where pyarrow is installed; or a stream of bytes, such as `sys.stdin.buffer`, with the content of a CSV
+            file.
         target: the column that holds the classes, or the numbers to predict; None means the last one.
         missing: texts that mark a cell of a file as missing, such as "?", besides an empty cell. A number is marked by
             every text of it. A warning names texts that no cell is.
@@ -211,7 +212,7 @@ def load_dataset(
             f"separator={separator!r} and decimal={decimal!r}: give one character that separates cells, and another, "
             "'.' or ',', that stands before decimals."
         )
-    name, kinds = str(source), dict(kinds or {})
+    name, kinds = name_of_source(source), dict(kinds or {})
     if name == _DIGITS:
         return _load_digits(target)
     if name in _FRAMES:
@@ -220,7 +221,7 @@ def load_dataset(
         words = frozenset() if words_are_values else MISSING_WORDS
         texts = [*texts, *(column for column, kind in kinds.items() if kind == SEQUENCE)]
         reader = FileReader(missing, words, texts, kinds, label_kind, separator, decimal)
-        frame = reader.read(Path(source), target, DATASET_NAMES)
+        frame = reader.read(Path(source) if isinstance(source, str) else source, target, DATASET_NAMES)
     return _with_target(name, frame.rename(columns=str), target, kinds)
 
 

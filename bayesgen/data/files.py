@@ -1,6 +1,7 @@
 """Tables from files: what separates cells, which texts are numbers or truth values, and which cells are missing."""
 
 import difflib
+import io
 import shlex
 import zlib
 from collections import Counter
@@ -8,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 import pandas as pd
@@ -82,18 +83,19 @@ class FileReader:
     notes: dict[str, list[str]] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
 
-    def read(self, path: Path, target: str | None, data_sets: Sequence[str]) -> pd.DataFrame:
+    def read(self, source: Path | BinaryIO, target: str | None, data_sets: Sequence[str]) -> pd.DataFrame:
         """The table of a CSV, TSV or Parquet file, perhaps gzipped. Warns of what may not be meant.
 
         Args:
-            path: the file.
+            source: the file, or a stream with the content of a CSV file.
             target: the column of labels; None for the last one.
             data_sets: names that may be meant where there is no such file.
 
         Raises:
             DataError: no such file; one that cannot be read, is empty, or has two columns of one name.
         """
-        if not path.exists():
+        path = source if isinstance(source, Path) else Path(name_of_source(source))
+        if isinstance(source, Path) and not path.exists():
             close = difflib.get_close_matches(str(path), data_sets, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             names = ", ".join(data_sets)
@@ -101,7 +103,11 @@ class FileReader:
         suffix = next((suffix for suffix in map(str.lower, reversed(path.suffixes)) if suffix not in _COMPRESSED), "")
         separator = self.separator or _SEPARATORS.get(suffix, ",")
         try:
-            frame = self._read_parquet(path) if suffix in _PARQUET else self._read_text(path, separator, target)
+            if isinstance(source, Path) and suffix in _PARQUET:
+                frame = self._read_parquet(path)
+            else:
+                content = path if isinstance(source, Path) else io.BytesIO(source.read())
+                frame = self._read_text(path, content, separator, target)
         except DataError:
             raise
         except pd.errors.EmptyDataError as refusal:
@@ -117,14 +123,14 @@ class FileReader:
             warn(f"No cell of {path} is {quote_some(unmet)}, which is to mark a missing cell. Is it spelled so there?")
         return frame
 
-    def _read_text(self, path: Path, separator: str, target: str | None) -> pd.DataFrame:
+    def _read_text(self, path: Path, content: Path | io.BytesIO, separator: str, target: str | None) -> pd.DataFrame:
         options: dict[str, Any] = {
             "sep": separator,
             "dtype": str,
             "na_filter": False,
             "skipinitialspace": not self.texts,
         }
-        header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0].str.strip().tolist()
+        header = pd.read_csv(content, header=None, nrows=1, **options).iloc[0].str.strip().tolist()
         _check_distinct(path, header)  # pandas would rename the second of two
         other = next((sign for sign in ";\t|," if sign in header[0]), None)
         if len(header) == 1 and other is not None and self.separator is None:
@@ -133,7 +139,9 @@ class FileReader:
                 f"Then say separator={other!r}, on the command line --separator {shlex.quote(other)}; for numbers with "
                 "decimal commas also decimal=',', on the command line --decimal ','."
             )
-        lines = pd.read_csv(path, header=None, names=range(len(header) + 1), **options).fillna("")
+        if isinstance(content, io.BytesIO):
+            content.seek(0)
+        lines = pd.read_csv(content, header=None, names=range(len(header) + 1), **options).fillna("")
         *columns, beyond = (lines[index].iloc[1:].reset_index(drop=True) for index in lines)
         is_longer = beyond != ""
         if is_longer.any():
@@ -238,6 +246,11 @@ class FileReader:
 
     def _note(self, topic: str, column: str) -> None:
         self.notes.setdefault(topic, []).append(column)
+
+
+def name_of_source(source: str | Path | BinaryIO) -> str:
+    """What a file, a named data set or a stream is called in messages."""
+    return str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "the stream"))
 
 
 def _as_numbers(texts: pd.Series, decimal: str) -> pd.Series:

@@ -1,6 +1,6 @@
 """Where and how work runs: devices, threads, chunks of rows, precision, random numbers, calls and their progress."""
 
-from .calls import public
+from .calls import at_work, public
 from .chunking import (
     CACHE_ROWS,
     CACHED_CELLS,
@@ -57,6 +57,7 @@ __all__ = [
     "all_in_threads",
     "all_sources",
     "as_key",
+    "at_work",
     "bar",
     "beyond_memory",
     "check_not_forked",

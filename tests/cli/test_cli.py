@@ -12,12 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import bayesgen
-from bayesgen.cli.app import app
-from bayesgen.cli.commands import MODELS
 from bayesgen.cli.names import MODELS_OF, CovarianceName, MethodName, ModelName, TaskName
+from bayesgen.cli.tables import MODELS
 from bayesgen.data import load_dataset
 from bayesgen.evaluation import DEFAULT_PAIRS
 from bayesgen.models.gaussian_discriminant import COVARIANCES
@@ -25,18 +23,6 @@ from bayesgen.runtime.progress import bar
 from bayesgen.solvers import attempts
 
 FAST = ["--methods", "mle,map,exact"]
-
-
-@pytest.fixture
-def run(monkeypatch):
-    """Runs the command in a terminal of 100 columns without colours."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def invoke(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-    return invoke
 
 
 @pytest.fixture
@@ -460,7 +446,7 @@ def test_the_installed_command_runs_as_a_process():
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["pairs"]) == 2
-    assert done.stderr == ""
+    assert done.stderr == "" or done.stderr.startswith("bayesgen: at work on")  # on a slow machine
 
 
 COMMAND = [sys.executable, "-c", "from bayesgen.cli import main; main()"]
@@ -479,17 +465,20 @@ with ended_by_interrupts():
 """
 
 
-def interrupted(tmp_path, folder, seconds):
-    """A comparison with NUTS is interrupted so long after it has begun, or has made its folder, and ends well.
+COMPARE = ["compare", "iris", "--model", "gda", "--methods", "nuts", "--out"]
+FIT = ["fit", "iris", "--model", "gda", "--method", "nuts", "--out"]
+
+
+def interrupted(tmp_path, arguments, folder, seconds):
+    """A command with NUTS is interrupted so long after it has begun, or has made its folder, and ends well.
 
     It ends well before its work could: else there would be a result, on a busy machine too.
     """
-    begun, out = tmp_path / "begun", tmp_path / "deep" / "results"
-    arguments = ["compare", "iris", "--model", "gda", "--methods", "nuts", "--out", str(out)]
-    command = [sys.executable, "-c", INTERRUPTIBLE, begun, *arguments]
+    begun, out = tmp_path / "begun", tmp_path / "deep" / "results.nc"  # a folder, or a file in the one above
+    command = [sys.executable, "-c", INTERRUPTIBLE, begun, *arguments, out]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        while not (out if folder else begun).exists() and process.poll() is None:
+        while not (folder if folder else begun).exists() and process.poll() is None:
             time.sleep(0.001)
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
@@ -501,14 +490,14 @@ def interrupted(tmp_path, folder, seconds):
 
 
 def test_ctrl_c_ends_the_command_at_once_and_leaves_nothing(tmp_path):
-    interrupted(tmp_path, folder=True, seconds=0.0)
+    interrupted(tmp_path, FIT, folder=tmp_path / "deep", seconds=0.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.7, 1.0, 1.3, 1.6, 2.0, 2.5, 3.0])
 def test_ctrl_c_ends_the_command_at_once_at_any_moment(tmp_path, monkeypatch, seconds):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    interrupted(tmp_path, folder=False, seconds=seconds)
+    interrupted(tmp_path, COMPARE, folder=None, seconds=seconds)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from bayesgen.cli.display import show
+from bayesgen.cli.display import comparison_shown
 from bayesgen.evaluation import Answer, Comparison
 from bayesgen.prediction import ContinuousScorer
 from bayesgen.predictives import NormalPredictive
@@ -43,7 +43,8 @@ GONE = Answer("line", "NUTS", "BMA", refused="the chains ran away")
 
 def text(*answers, width=120):
     console = Console(record=True, width=width, file=io.StringIO())
-    show(Comparison(answers, ContinuousScorer(Y), np.arange(400)), "prices", console)
+    result = Comparison(answers, ContinuousScorer(Y), np.arange(400))
+    console.print(comparison_shown(result, console))
     return console.export_text()
 
 

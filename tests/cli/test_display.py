@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bayesgen.cli.display import show
+from bayesgen.cli.display import comparison_shown
 from bayesgen.evaluation import Answer, Comparison
 from bayesgen.evaluation.answers import Cost
 from bayesgen.prediction import ClassScorer
@@ -37,7 +37,7 @@ REFUSED = Answer("gda", "NUTS", "BMA", refused="the chains ran away")
 
 def text(result, width):
     console = Console(record=True, width=width, file=io.StringIO())
-    show(result, "iris", console)
+    console.print(comparison_shown(result, console))
     return console.export_text()
 
 

@@ -6,24 +6,10 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import bayesgen as bg
-from bayesgen.cli.app import app
 
 QUICK = ["--task", "regression", "--methods", "map,exact"]
-
-
-@pytest.fixture
-def run(monkeypatch):
-    """Runs the command in a terminal of 100 columns without colours."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def invoke(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-    return invoke
 
 
 def test_diabetes_is_compared_out_of_the_box(run):

@@ -4,18 +4,8 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
-
-from bayesgen.cli.app import app
 
 ARGUMENTS = ["study", "iris", "--sizes", "5,10", "--repeats", "3", "--methods", "map,exact", "--seed", "3"]
-
-
-@pytest.fixture
-def run(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("NO_COLOR", "1")
-    return lambda *arguments: CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def test_a_study_writes_its_settings_tables_and_figure_and_goes_on(run, tmp_path):
