@@ -171,6 +171,14 @@ def test_links_between_pages_lead_to_pages():
         assert [target for target in targets if not (page.parent / target).exists()] == [], page
 
 
+def test_all_examples_are_listed_and_no_others_are_named():
+    named: dict[Path, set[str]] = {}
+    for page in [pages.ROOT / "README.md", *DOCS.rglob("*.md")]:
+        named[page] = set(re.findall(r"examples/(\w+\.py)", page.read_text("utf-8")))
+    scripts = {path.name for path in (pages.ROOT / "examples").glob("*.py")}
+    assert named[DOCS / "examples.md"] == scripts == set().union(*named.values())
+
+
 def test_every_page_is_in_the_table_of_contents():
     index = (DOCS / "index.md").read_text("utf-8")
     listed = {
