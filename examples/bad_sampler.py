@@ -25,7 +25,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayesgen as bg
-from bayesgen.plots import TWO_STEP, drawing, save_figure
+from bayesgen.plots import drawing, looks, save_figure
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 SCHOOLS = {"school": np.arange(8), "error": np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])}
@@ -95,7 +95,8 @@ def draw_trace(panel: Any, fit: bg.Fit, name: str) -> None:
     for number, (chain, color) in enumerate(zip(draws, CHAINS, strict=True)):
         panel.plot(chain, color=color, linewidth=0.5, label=f"chain {number + 1}")
     if diverged.any():
-        panel.plot(np.nonzero(diverged)[1], draws[diverged], "X", color=TWO_STEP, markersize=6, label="diverged")
+        red = looks([True])[0]["color"]
+        panel.plot(np.nonzero(diverged)[1], draws[diverged], "X", color=red, markersize=6, label="diverged")
     panel.set(xlabel="draw", ylabel=name, ylim=(-3, 3))
 
 

@@ -116,13 +116,13 @@ def draw_figure(timings: dict[str, dict[str, Timing]], out: pathlib.Path) -> Non
 def main() -> None:
     """Time both pieces of work on all devices, compare the answers, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, help="patients; 5,000 with a GPU and 1,000 without")
-    parser.add_argument("--chains", type=int, help="chains of NUTS; 64 with a GPU and 16 without")
+    parser.add_argument("--rows", type=int, help="patients; 5,000 with a GPU and 500 without")
+    parser.add_argument("--chains", type=int, help="chains of NUTS; 64 with a GPU and 8 without")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("on_a_gpu.png"))
     options = parser.parse_args()
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
-    num_rows = options.rows or (5_000 if has_gpu else 1_000)
-    num_chains = options.chains or (64 if has_gpu else 16)
+    num_rows = options.rows or (5_000 if has_gpu else 500)
+    num_chains = options.chains or (64 if has_gpu else 8)
     devices = ("gpu", "cpu") if has_gpu else ("cpu",)
     print(f"JAX {jax.__version__}, devices: {', '.join(map(str, jax.devices()))}")
     if not has_gpu:
