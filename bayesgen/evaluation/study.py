@@ -227,7 +227,8 @@ def study(
         out: a folder: config.json, and in `units` the finished rows of each model, method and size. A study that was
             stopped goes on there, with the same versions of Python and the libraries; models and data are known by
             their content, the numbers in arrays and what functions read included.
-        progress: whether to show progress on standard error; None means in a terminal.
+        progress: whether to show bars on standard error; None means in a terminal. Unless it is False, a call that
+            shows none for four seconds says in one line what it is doing.
 
     Standard errors are over repeats. Random subsets of one data set share rows, so that errors over them are not errors
     over new data; those over simulated worlds are.

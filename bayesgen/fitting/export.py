@@ -14,7 +14,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, FitError, warn
 from bayesgen.posteriors import ProcessPosterior, chains_joined
 from bayesgen.program import log_priors
-from bayesgen.runtime import as_key
+from bayesgen.runtime import as_key, public
 from bayesgen.typing import PRNGKeyArray, Seed, Values
 
 from .sampling import (
@@ -44,6 +44,7 @@ PARAMETERS = "posterior", "point_estimate", "prior"  # which may have an axis of
 ARVIZ_NAMES = {"num_steps": "n_steps", "accept_prob": "acceptance_rate"}
 
 
+@public
 def to_datatree(
     self: TrainedProgram,
     X: RowsLike | None = None,

@@ -281,7 +281,8 @@ def fit_many(
         schema: declarations for the columns; the rest is inferred from all sets together.
         seed: integer or JAX key; set i is fitted with `jax.random.fold_in(key, i)`.
         keep: "draws", or "summary" for only the means and diagnostics of the draws, in little memory.
-        progress: whether to show progress on standard error; None means in a terminal.
+        progress: whether to show bars on standard error; None means in a terminal. Unless it is False, a call that
+            shows none for four seconds says in one line what it is doing.
         device: as `fit` takes it.
 
     Exact and point fits of complete data are made by one compiled call. Chains of `NUTS` run side by side, as far as

@@ -14,7 +14,7 @@ from bayesgen.errors import DataError, FitError, PredictionError, check_integer,
 from bayesgen.models import covariate_name
 from bayesgen.posteriors import ParameterArrays, ProcessPosterior, chains_joined
 from bayesgen.program import log_probs_by_site, row_digests, scores_of_draws
-from bayesgen.runtime import ROUNDING, as_key, beyond_memory, generator
+from bayesgen.runtime import ROUNDING, as_key, beyond_memory, generator, public
 from bayesgen.typing import Float, PRNGKeyArray, Seed, Values
 
 from .summaries import encoded_rows
@@ -74,6 +74,7 @@ def draws(self: TrainedProgram, n: int, *, seed: Seed = 0) -> dict[str, np.ndarr
     return {name: value[positions] for name, value in values.items()}
 
 
+@public
 def predictive(
     self: TrainedProgram, num_samples: int, X: RowsLike | None = None, *, new_rows: bool = False, seed: Seed = 0
 ) -> dict[str, np.ndarray]:
@@ -112,6 +113,7 @@ def predictive(
     return generated_rows(self, rows, latents_at(self, by_chain, rows, new_rows), second)
 
 
+@public
 def log_likelihood(
     self: TrainedProgram, X: RowsLike, y: Values | None = None, *, num_draws: int = 1000, seed: Seed = 0
 ) -> dict[str, np.ndarray]:

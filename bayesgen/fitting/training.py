@@ -74,7 +74,8 @@ def fit(
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
             label and its categories included.
         seed: integer or JAX key; the same seed gives the same numbers.
-        progress: whether to show progress on standard error; None means in a terminal.
+        progress: whether to show bars on standard error; None means in a terminal. Unless it is False, a call that
+            shows none for four seconds says in one line what it is doing.
         device: "cpu" or "gpu", where searches for modes and samplers run; None for a GPU, if JAX has one, where the
             work is large enough for it (see `bayesgen.runtime`). Statistics and closed forms always take the
             processor. The device used is in `fit.attributes["device"]`.

@@ -243,6 +243,7 @@ def _lengths(fit: TrainedProgram, table: Table, site: str) -> Int[np.ndarray, " 
 Filled = dict[str, Shaped[np.ndarray, "draws n D"]]  # block -> its cells
 
 
+@public
 def impute(self: TrainedProgram, X: Data, num_draws: int = 0, *, seed: Seed = 0) -> Any:
     """X with its missing cells imputed, given the observed cells of their row.
 
