@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from prediction.draws import drawn
 
 import bayesgen as bg
 from bayesgen.describe import WIDTH, Described, described, described_as_html
@@ -166,3 +167,11 @@ def test_no_public_class_shows_an_address():
     assert repr(dataset) == "Dataset iris: 150 rows, 4 columns, labels 'target'; dataset.X, .y, .split()"
     assert repr(dataset.split()).startswith("Split: 112 rows to learn from, 38 to test on, labels 'target'")
     assert repr(bg.SamplingWrapper(fit, NUMBERS, LABELS)) == "SamplingWrapper of 6 rows, for a fit of NaiveBayes"
+
+
+def test_errors_that_draws_do_not_tell_are_not_infinite():
+    fit = bg.fit(bg.NaiveBayes(), NUMBERS, LABELS, method=bg.Exact())
+    with pytest.warns(bg.ConvergenceWarning, match="few draws decide"):
+        answer = bg.predict(drawn(fit, 1, 1), NUMBERS, rule=bg.BMA())
+    assert np.isinf(answer.standard_error).all()
+    assert "standard error: not known of 12 numbers" in " ".join(repr(answer).split()) and "inf" not in repr(answer)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bayesgen import __version__
 from bayesgen.data import Schema, check_index, read_table
-from bayesgen.describe import Description, quote_some
+from bayesgen.describe import Description, quote_some, stated
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, fit, prepare
 from bayesgen.prediction import (
@@ -49,6 +49,7 @@ from .training_sets import attempted
 from .verdicts import Judged, verdict
 
 Pair: TypeAlias = tuple[Method, Rule]
+LONGEST_NAME = 60  # characters of a model that is named by its text
 TRUTH = "truth"  # name of the model that is the true process
 VERSIONS_OF = ("numpyro", "jax", "numpy", "scipy", "scikit-learn", "arviz-base")
 
@@ -335,12 +336,14 @@ def contents(models: Mapping[str, Any], pairs: Sequence[Pair], **settings: Any) 
 
 
 def _by_type(models: Any) -> dict[str, Any]:
-    """Models with the names of their types, which are numbered where several models have one."""
+    """Models with the names of their types; where several have one, in full, or numbered if that does not help."""
     several = list(models) if isinstance(models, list | tuple) else [models]
     kinds = [type(model).__name__ for model in several]
+    texts = [stated(model) if kinds.count(kind) > 1 else kind for kind, model in zip(kinds, several, strict=True)]
     numbers = {kind: itertools.count(1) for kind in kinds}
-    names = [f"{kind} {next(numbers[kind])}" if kinds.count(kind) > 1 else kind for kind in kinds]
-    return dict(zip(names, several, strict=True))
+    if len(set(texts)) < len(texts) or max(map(len, texts)) > LONGEST_NAME:
+        texts = [f"{kind} {next(numbers[kind])}" if kinds.count(kind) > 1 else kind for kind in kinds]
+    return dict(zip(texts, several, strict=True))
 
 
 def models_and_pairs(models: Any, pairs: Sequence[Pair] | None) -> tuple[dict[str, Any], list[Pair]]:

@@ -143,6 +143,12 @@ class Study(Judged):
 
         return learning_curves(self)
 
+    @property
+    def _log_scores_by_size(self) -> pd.DataFrame:
+        """A row for each answer, and a column for each size."""
+        by_size = self.summary.pivot(index=PAIR, columns="size", values="log_score").loc[self.answers]
+        return by_size.rename_axis(columns=None).reset_index()
+
     def to_dict(self) -> dict[str, Any]:
         """`config`, `versions`, `about_errors`, `summary`, `table` in plain Python; None where a number is not finite.
 
@@ -176,12 +182,10 @@ class Study(Judged):
     def _description(self) -> Description:
         lines = {
             **self._verdict_entries,
-            "answers": "; ".join(" + ".join(answer) for answer in self.answers),
-            "sizes": ", ".join(map(str, self.table["size"].unique())),
             **notes_on_scores(self.table),
-            "differences": f"from {', '.join(dict.fromkeys(map(' + '.join, self.references.values())))}",
             "errors": self.about_errors,
             "next": "study.summary, study.table, study.plot(), study.to_json()",
+            "mean log scores by number of training rows": self._log_scores_by_size,
         }
         return f"Study of {self.table['repeat'].nunique()} repeats", lines
 

@@ -195,10 +195,12 @@ def with_information(
 
 
 def _at_most(values: Float[np.ndarray, "..."] | None, meaning: str) -> str | None:
-    """The largest of some numbers in words, with their meaning; None where there are none."""
+    """The largest of some numbers in words, with their meaning, and how many are infinite; None without numbers."""
     numbers = np.asarray([] if values is None else values, float)
-    numbers = numbers[~np.isnan(numbers)]
-    return f"at most {numbers.max():.2g}{meaning}" if numbers.size else None
+    numbers, num_unknown = numbers[np.isfinite(numbers)], int(np.isposinf(numbers).sum())
+    known = [f"at most {numbers.max():.2g}{meaning}"] if numbers.size else []
+    unknown = [f"not known of {num_unknown:,} numbers, for which the draws are too few"] if num_unknown else []
+    return "; ".join(known + unknown) or None
 
 
 def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
@@ -247,13 +249,13 @@ class ContinuousPrediction(Described):
         return self.outcomes.num_rows
 
     def _description(self) -> Description:
-        values, errors = self.mean, self.standard_error
+        values = self.mean
         lines: dict[str, str | None] = {}
         if len(self):
             lines = {
                 "means": f"{values.min():,.6g} to {values.max():,.6g}",
                 "standard deviations": f"{self.std.min():,.6g} to {self.std.max():,.6g}",
-                "standard error of the means": None if errors is None else f"at most {errors.max():.2g}",
+                "standard error of the means": _at_most(self.standard_error, ", as draws are finitely many"),
                 "next": "answer.mean, answer.interval(0.9), answer.log_density(y), answer.to_frame()",
             }
         return f"ContinuousPrediction of {_size(values)}", lines

@@ -282,6 +282,21 @@ def test_models_in_a_list_have_the_names_of_their_types():
     data = [[1.0], [2.0], [7.0], [9.0]], list("aabb"), [[1.5]], ["a"]
     result = compare(models, *data, methods=[(bg.Exact(), bg.BMA())])
     assert result.table.model.tolist() == ["NaiveBayes 1", "GaussianDiscriminant", "NaiveBayes 2"]
+    models = [bg.NaiveBayes(), bg.GaussianDiscriminant("diag"), bg.NaiveBayes(structure="average")]
+    result = compare(models, *data, methods=[(bg.Exact(), bg.BMA())])
+    assert result.table.model.tolist() == ["NaiveBayes()", "GaussianDiscriminant", "NaiveBayes(structure='average')"]
+
+
+def test_a_score_of_minus_infinity_is_explained_beside_it():
+    colours = (
+        pd.DataFrame({"colour": list("rrrbbb")}),
+        list("aaabbb"),
+        pd.DataFrame({"colour": list("rbb")}),
+        list("aba"),
+    )
+    text = repr(bg.compare(bg.NaiveBayes(), *colours, pairs=[(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())]))
+    assert "-inf" in text and "so that the log score is −∞ (under a flat prior" in " ".join(text.split())
+    assert "1 by NaiveBayes, MAP + PlugIn" in " ".join(text.split())
 
 
 def test_data_that_every_method_refuses_raise():

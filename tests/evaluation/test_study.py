@@ -455,3 +455,11 @@ def test_every_model_with_a_closed_form_is_studied(name):
     pairs = [(bg.Exact(), bg.BMA())]
     study = bg.study(case.model, *case.data, sizes=[20], repeats=2, per_class=False, test=7, pairs=pairs, seed=1)
     assert study.table.refused.isna().all() and study.table.log_score.notna().all()
+
+
+def test_the_text_of_a_study_has_its_log_scores_in_few_columns(study):
+    lines = repr(study).split("\n")
+    header = next(index for index, line in enumerate(lines) if line.split()[:3] == ["model", "method", "rule"])
+    assert lines[header].split()[3:] == [str(size) for size in sorted(set(study.table["size"]))]
+    assert len(lines) - header - 1 == len(study.answers)
+    assert f"{study.summary['log_score'][0]:,.4g}" in lines[header + 1]
