@@ -15,6 +15,7 @@ models, and what is learned goes to ArviZ by `to_datatree()`.
 On the command line: `bayesgen compare iris`.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,9 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
 
 
 def _room(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")  # of tqdm in notebooks, whose bars are not used
+        return import_module(f"{__name__}.{name}")
 
 
 def load_wings() -> None:

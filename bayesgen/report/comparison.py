@@ -49,7 +49,7 @@ def comparison_page(comparison: Comparison, path: str | Path | None = None, titl
         "Figures": _figures(comparison),
         "Rows that differ": [part for model in models for part in _rows_that_differ(comparison, model)],
         "Diagnostics": _diagnostics(comparison),
-        "How to run it again": program(comparison, "methods", [ROWS, CALL.format(**{"seed": 0} | config)]),
+        "How to run it again": program(comparison, "methods", [ROWS, CALL.format(seed=config.get("seed"))]),
     }
     return page(title or f"{joined([*models])}: the answers compared", comparison.verdict, parts, path)
 

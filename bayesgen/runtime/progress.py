@@ -1,4 +1,4 @@
-"""What is told of work on standard error: bars in a terminal, and elsewhere one line of a call that takes long."""
+"""What is told of work: bars in a terminal, a line that is kept up to date in a notebook, and elsewhere one line."""
 
 import contextlib
 import contextvars
@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 SILENCE = 4.0  # seconds
 
@@ -20,18 +21,46 @@ class Work:
         is_quiet: whether nothing more is to be told of it.
         last_sign: when a bar was last shown; infinite while one is.
         steps: what is being done, the outermost first.
+        line: of a notebook, by its handle; None before it is shown.
     """
 
     is_quiet: bool
     last_sign: float = dataclasses.field(default_factory=time.monotonic)
     steps: dict[object, str] = dataclasses.field(default_factory=dict)
+    line: Any = None
 
     def tell_if_long(self) -> None:
-        """Tell once what is being done, if nothing has been seen for some seconds."""
-        if not self.is_quiet and time.monotonic() - self.last_sign > SILENCE:
-            self.is_quiet = True
+        """Tell what is being done, if nothing has been seen for some seconds: once, or in a notebook's line."""
+        seconds = time.monotonic() - self.last_sign
+        if not self.is_quiet and seconds > SILENCE:
             steps = ", ".join(self.steps.copy().values())
-            print(f"bayesgen: at work on {steps}; first calls compile, which takes longest.", file=sys.stderr)
+            text = f"bayesgen: at work on {steps}; first calls compile, which takes longest."
+            if in_notebook():
+                self.show(f"{text} {seconds:.0f} s")
+            else:
+                self.is_quiet = True
+                print(text, file=sys.stderr)
+
+    def show(self, text: str) -> None:
+        """Show a text in the line of a notebook, in place of the one before."""
+        from IPython.display import display
+
+        if self.line is None:
+            self.line = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            self.line.update({"text/plain": text}, raw=True)
+
+    def end(self) -> None:
+        """Say in the line of a notebook, if there is one, that nothing is being done any more."""
+        self.is_quiet = True
+        if self.line is not None:
+            self.show(f"bayesgen: at work for {time.monotonic() - self.last_sign:.0f} s.")
+
+
+def in_notebook() -> bool:
+    """Whether a notebook shows the results; IPython is not imported for this question."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
 
 
 WORK: contextvars.ContextVar[Work | None] = contextvars.ContextVar("bayesgen_work", default=None)
@@ -56,7 +85,7 @@ def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callabl
         amounts.append(amount)
         work.steps[key] = description if total == 1 else f"{description} ({sum(amounts):,.0f} of {total:,})"
 
-    if not (sys.stderr.isatty() if is_shown is None else is_shown):
+    if in_notebook() or not (sys.stderr.isatty() if is_shown is None else is_shown):
         count(0.0)
         try:
             yield count

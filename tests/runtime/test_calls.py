@@ -1,5 +1,6 @@
 """Calls by users: short tracebacks, messages that list the choices, and one line on standard error of long work."""
 
+import re
 import subprocess
 import sys
 import time
@@ -176,6 +177,37 @@ def test_a_shown_bar_is_enough_until_it_ends(impatient, capsys):
 
     with_more(0.3)
     assert "at work on with_more(float)" in capsys.readouterr().err
+
+
+class Notebook:
+    """IPython in a notebook, as far as it is asked: the texts that one line has had."""
+
+    def __init__(self):
+        self.kernel, self.texts, self.num_lines = object(), [], 0
+
+    def get_ipython(self):
+        return self
+
+    def display(self, data, *, raw, display_id):
+        assert raw and display_id
+        self.num_lines += 1
+        return self if self.update(data, raw=raw) is None else None
+
+    def update(self, data, *, raw):
+        self.texts.append(data["text/plain"])
+
+
+def test_a_notebook_has_one_line_that_is_kept_up_to_date(impatient, capsys, monkeypatch):
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    study_of_waiting(0.5, progress=True)
+    assert notebook.num_lines == 1 and len(notebook.texts) > 2
+    assert all("Training sets (3 of 24)" in text for text in notebook.texts[:-1])
+    assert re.fullmatch(r"bayesgen: at work for \d+ s\.", notebook.texts[-1])
+    study_of_waiting(0.01)
+    study_of_waiting(0.3, progress=False)
+    assert notebook.num_lines == 1 and capsys.readouterr() == ("", "")
 
 
 def test_a_first_fit_that_compiles_for_long_is_not_silent():
