@@ -92,7 +92,8 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
             sys.unraisablehook = usual
         if outer is None:
             RUNNING.remove(work)
-            work.end()
+            if work.line is not None:
+                work.end()
         del work.steps[key]
         WORK.reset(token)
         LISTENER.reset(listener_token)

@@ -51,10 +51,9 @@ class Work:
             self.line.update({"text/plain": text}, raw=True)
 
     def end(self) -> None:
-        """Say in the line of a notebook, if there is one, that nothing is being done any more."""
+        """Say in the line of a notebook that nothing is being done any more."""
         self.is_quiet = True
-        if self.line is not None:
-            self.show(f"bayesgen: at work for {time.monotonic() - self.last_sign:.0f} s.")
+        self.show(f"bayesgen: at work for {time.monotonic() - self.last_sign:.0f} s.")
 
 
 def in_notebook() -> bool:
