@@ -146,7 +146,8 @@ def _small_study(data: "TrainingData[CompareOptions]", models: dict[str, Any], s
             scores = comparison.table.loc[:, :"ruled_out"].assign(refused=comparison.table["refused"])
             tables.append(scores.assign(size=size, repeat=repeat))
     about = f"Standard errors are over {SMALL_REPEATS} random training sets of one data set, which share rows."
-    study = bayesgen.Study(pd.concat(tables), tuple(pairs), about, {"per_class": not is_regression}, {})
+    config = {"per_class": not is_regression, "sizes": [size], "repeats": SMALL_REPEATS}
+    study = bayesgen.Study(pd.concat(tables), tuple(pairs), about, config, {})
     rows_of = "" if is_regression else " of each class"
     title = f"One split tells little. From {SMALL_REPEATS} random training sets of {size} rows{rows_of}:"
     return [Text(f"\n{title}", style="bold"), study_shown(study, screen.results)]

@@ -180,28 +180,19 @@ def study_shown(study: Study, console: Console) -> RenderableType:
     """The means over repeats of every answer, by size, the paired differences with their errors, and the verdict."""
     spell, summary = spelling(console.encoding), study.summary
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    metrics = [metric for metric in study.metrics if metric in HEADLINES]
-    refused = ["refused"] if summary["refused"].any() else []
-    for head in (
-        "model",
-        "",
-        "answer",
-        "size",
-        *(metric.replace("_", " ") for metric in metrics),
-        "difference",
-        *refused,
-    ):
-        table.add_column(Text(head), justify="left" if head in ("model", "", "answer") else "right", overflow="fold")
+    metrics = [name for name in study.metrics if name in HEADLINES]
+    any_refused = bool(summary["refused"].any())
+    heads = ["model", "", "answer", "size", *(metric.replace("_", " ") for metric in metrics), "difference"]
+    for place, head in enumerate([*heads, *["refused"] * any_refused]):
+        table.add_column(Text(head), justify="left" if place < 3 else "right", overflow="fold")
     for line in summary.to_dict("records"):
         answer = (line["method"], line["rule"])
         step = "" if line["model"] == TRUTH else _STEP_NAMES[answer in study.two_step]
         means = ["–" if math.isnan(line[metric]) else signed("{:.4f}")(line[metric]) for metric in metrics]
         difference = with_error(line["difference"], line["standard_error"], " ")
-        counts = (
-            [f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""] if refused else []
-        )
-        cells_of_line = (line["model"], step, " + ".join(answer), str(line["size"]), *means, difference, *counts)
-        table.add_row(*(Text(spell(cell)) for cell in cells_of_line))
+        refused = f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""
+        line_cells = (line["model"], step, " + ".join(answer), str(line["size"]), *means, difference)
+        table.add_row(*(Text(spell(cell)) for cell in [*line_cells, *[refused] * any_refused]))
     references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
     note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
     return Group(table, Text(spell(study.verdict), style="bold"), Text(spell(note), style="dim"))

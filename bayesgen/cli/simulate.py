@@ -33,10 +33,13 @@ def _simulated(path: Path, num_rows: int, is_prior: bool, seed: int, screen: Scr
         from .tables import loaded, rows_written, target_of
 
         fit = loaded(path)
+        if is_prior and isinstance(fit, bayesgen.AverageFit):
+            raise bayesgen.ModelError(f"{path} holds an average of models, each of which has a prior. Fit one of them.")
         frame = None
-        if not fit.program.covariates:
-            sites = fit.program.simulate(num_rows, seed=seed) if is_prior else fit.simulate_sites(num_rows, seed=seed)
-            frame = frame_of_rows(fit, sites)
+        if is_prior and not fit.program.covariates:
+            frame = frame_of_rows(fit, fit.program.simulate(num_rows, seed=seed))
+        elif not fit.program.covariates:
+            frame = fit.simulate(num_rows, seed=seed)
         if not isinstance(frame, pd.DataFrame):
             raise bayesgen.ModelError(
                 f"{path} does not generate tables: some of its columns are sequences, or are given and not modelled. "

@@ -35,6 +35,16 @@ def test_rows_are_simulated_from_the_posterior_or_the_prior_under_the_names_of_t
     assert run("compare", tmp_path / "again.csv", "--methods", "exact").exit_code == 0
 
 
+def test_an_average_of_models_simulates_as_in_python_and_has_no_prior(run, tmp_path):
+    path = tmp_path / "fit.nc"
+    assert run("fit", "iris", "--model", "gda-average", "--out", path).exit_code == 0
+    rows = pd.read_csv(io.StringIO(run("simulate", path, "--rows", 5, "--seed", 3).stdout))
+    expected = bg.load(path).simulate(5, seed=3)
+    assert rows["target"].tolist() == expected["y"].tolist()
+    np.testing.assert_allclose(rows.drop(columns="target"), expected.drop(columns="y"))
+    assert "each of which has a prior" in run("simulate", path, "--prior").stderr
+
+
 def test_a_model_of_given_columns_does_not_simulate_tables(run, tmp_path):
     assert run("fit", "diabetes", "--task", "regression", "--out", tmp_path / "fit.nc").exit_code == 0
     result = run("simulate", tmp_path / "fit.nc")
