@@ -42,8 +42,8 @@ def public(function: Function) -> Function:
                 raise DataError(
                     f"{name} takes {positions} by position and all else by name: write {name}({positions}, {example})."
                 )
-            step = f"{name}({'' if is_method or not args else type(args[0]).__name__})"
-            with at_work(step, kwargs.get("progress")):
+            about = "" if is_method or not args else type(args[0]).__name__
+            with at_work(f"{name}({about})", kwargs.get("progress")):
                 return function(*args, **required | kwargs)
         except Exception as error:
             shorten_traceback(error)
@@ -123,12 +123,9 @@ def shorten_traceback(error: Exception) -> None:
         return
     first.tb_next = link
     cause = error.__cause__ or error.__context__
-    if cause is not None:
-        link = _link_to_show(cause.__traceback__, is_ours and not isinstance(cause, BayesgenError))
-        if link is None:
-            error.__cause__ = None  # nor is a context shown
-        else:
-            cause.__traceback__ = link
+    traceback = None if cause is None else cause.__traceback__
+    link = _link_to_show(traceback, is_ours and not isinstance(cause, BayesgenError))
+    error.__cause__ = cause and link and cause.with_traceback(link)  # None hides a context, too
 
 
 def _link_to_show(traceback: TracebackType | None, needs_last: bool) -> TracebackType | None:
