@@ -100,7 +100,7 @@ def program(result: Any, pairs: str, lines: Sequence[str]) -> list[str]:
         pairs: name of the (method, rule) pairs in its settings.
         lines: of code, after the models and the pairs.
     """
-    models = [f"    {name!r}: {text}," for name, text in result.config.get("models", {}).items()]
+    models = [f"    {str(name)!r}: {text}," for name, text in result.config.get("models", {}).items()]
     both = [f"    ({method}, {rule})," for method, rule in result.config.get(pairs, ())]
     code = ["from bayesgen import *", "", "models = {", *models, "}", "pairs = [", *both, "]", *lines]
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())

@@ -1,6 +1,7 @@
 """Reports: one page that needs nothing else, says what the tables say, and holds nothing of the data unescaped."""
 
 import base64
+import enum
 import functools
 import html
 import html.parser
@@ -56,7 +57,8 @@ def normal_rows(size, seed=0):
 
 @functools.cache
 def of_classes():
-    models = {"full": bg.GaussianDiscriminant(), WILD[0]: bg.NaiveBayes()}
+    named = enum.StrEnum("Named", {"FULL": "full"})  # as the command line names models
+    models = {named.FULL: bg.GaussianDiscriminant(), WILD[0]: bg.NaiveBayes()}
     return bg.compare(models, *normal_rows(15), *normal_rows(60, seed=1), methods=PAIRS)
 
 
@@ -162,6 +164,7 @@ def test_rows_that_differ_are_listed():
 
 def test_names_of_the_data_are_escaped():
     page = page_of(of_classes)
+    assert html.escape("    'full': GaussianDiscriminant(") in page
     for name in WILD:
         assert html.escape(name) in page
     assert "<b>" not in page and "' onload=1" not in page and "&amp;amp;" in page
