@@ -5,8 +5,8 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyXRefRole
 from sphinx.ext.napoleon import GoogleDocstring
-from sphinx.roles import XRefRole
 from sphinx.util import logging
 
 import bayesgen
@@ -69,12 +69,14 @@ intersphinx_mapping = {
 
 
 def name_role(
-    role: str, rawtext: str, text: str, *arguments: Any, **options: Any
+    role: str, raw: str, text: str, *arguments: Any, **options: Any
 ) -> tuple[list, list]:
     """A link to a public name of bayesgen; other code as it is."""
-    if text.removesuffix("()").split(".")[0] in bayesgen.__all__:
-        return XRefRole()("py:obj", rawtext, text, *arguments, **options)
-    return [nodes.literal(rawtext, text)], []
+    name = text.removesuffix("()")
+    if name in bayesgen.__all__:
+        target = f"{text} <bayesgen.{name}>"
+        return PyXRefRole()("py:obj", f"`{target}`", target, *arguments, **options)
+    return [nodes.literal(raw, text)], []
 
 
 def whole_docstring(docstring: GoogleDocstring) -> tuple[str, list[str]]:
