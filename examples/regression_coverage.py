@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import bayesgen as bg
-from bayesgen.plots import draw_coverage, drawing, looks, save_figure
+from bayesgen.plots import coverage_panel, drawing, looks, save_figure
 
 SIZES = (5, 20, 100)
 LEVELS = (0.5, 0.8, 0.95)
@@ -71,7 +71,8 @@ def figure(found: pd.DataFrame) -> Any:
         for panel, size in zip(panels[0], sizes, strict=True):
             places_of = found[found.rows == size].groupby("answer").place
             looks_of = zip(NAMES, looks([True, False]), strict=True)
-            draw_coverage(panel, {NAMES[name]: (places_of.get_group(name).to_numpy(), look) for name, look in looks_of})
+            pits = {NAMES[name]: (places_of.get_group(name).to_numpy(), look) for name, look in looks_of}
+            coverage_panel(pits).draw_in(panel)
             panel.set_title(f"{size} rows")
     return drawn
 

@@ -9,6 +9,7 @@ from .comparison import Comparison, compare
 from .comparison import Pair as Pair
 from .comparison import answers_of_fit as answers_of_fit
 from .comparison import both_answers as both_answers
+from .comparison import named_answers as named_answers
 from .leave_one_out import LeaveOneOut, SamplingWrapper, leave_one_out
 from .prequential import Prequential, prequential
 from .study import Study, study

@@ -451,12 +451,17 @@ def both_answers(fitted: Fit, rules: Sequence[Rule] | None = None) -> Sequence[R
     return (PlugIn(),) if fitted.posterior.is_point else (PlugIn(), BMA())
 
 
+def named_answers(fitted: Fit, rules: Sequence[Rule]) -> list[Answer]:
+    """The answers of one fit by several rules, without their predictions."""
+    pairs, model = [(fitted.method, rule) for rule in rules], type(fitted.model).__name__
+    return [_answer(model, pair, names) for pair, names in zip(pairs, names_of(pairs), strict=True)]
+
+
 def answers_of_fit(fitted: Fit, rules: Sequence[Rule], X: Data, y: Values | None = None) -> Comparison:
     """The answers of one fit by several rules, scored by labels or numbers y, or where there are none by densities."""
-    pairs = [(fitted.method, rule) for rule in rules]
     answers = tuple(
-        replace(_answer(type(fitted.model).__name__, pair, names), prediction=predict(fitted, X, rule=pair[1]))
-        for pair, names in zip(pairs, names_of(pairs), strict=True)
+        replace(answer, prediction=predict(fitted, X, rule=rule))
+        for answer, rule in zip(named_answers(fitted, rules), rules, strict=True)
     )
     num_rows = read_table(X).num_rows
     return Comparison(answers, scorer_of(answers[0].prediction, None, y, num_rows), row_names(X, y, num_rows))

@@ -4,11 +4,9 @@ Each function returns the figure, and draws in axes that are given as `ax`. One 
 the answer averaged over processes (one step) in all figures, and another for that of one process (two steps).
 """
 
-from .answers import agreement, coverage, paired_differences, reliability
-from .answers import draw_coverage as draw_coverage
-from .processes import hypotheses, posterior
-from .results import calibration, learning_curves, prequential
-from .rows import decision_regions, entropy, regression_bands, responsibilities, states
+from .fits import decision_regions, entropy, hypotheses, posterior, regression_bands, responsibilities, states
+from .results import agreement, calibration, coverage, learning_curves, paired_differences, prequential, reliability
+from .results import coverage_panel as coverage_panel
 from .style import drawing as drawing
 from .style import looks as looks
 from .style import png as png

@@ -1,33 +1,45 @@
 """The style of all figures: colours, lines and words of the two answers, panels and legends, and files."""
 
 import contextlib
+import dataclasses
 import io
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller as mark  # a mark by a method of `Axes`, with these arguments
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import matplotlib
 import matplotlib.figure
 import numpy as np
 from matplotlib.axes import Axes
 
 from bayesgen.errors import DataError
+from bayesgen.evaluation import Answer
+from bayesgen.typing import Float
 
 # The two answers have one colour each in every figure, from the palette of Okabe and Ito for colour-blind readers. In
 # grey they differ by their lines and markers.
 ONE_STEP, TWO_STEP = "#0072B2", "#D55E00"
-ONE_STEP_NAME, ONE_PROCESS_NAME = "averaged over processes (one step)", "one process (two steps)"
-BEST_NAME, MEAN_NAME, TRUTH_NAME = "best process (two steps)", "mean process (two steps)", "true process"
-ONE_STEP_LINES, TWO_STEP_LINES = ("-", (0, (7, 1.5)), (0, (7, 1.5, 1, 1.5))), ("--", ":", "-.", (0, (1, 2.5)))
-ONE_STEP_MARKERS, TWO_STEP_MARKERS = "oDP", "s^vX"
+AVERAGE_NAME, BEST_NAME, MEAN_NAME = (
+    "averaged over processes (one step)",
+    "best process (two steps)",
+    "mean process (two steps)",
+)
+# Whether an answer is of two steps, or None for the true process -> its name; its colour, lines and markers in turn.
+ANSWER_NAMES = {False: AVERAGE_NAME, True: "one process (two steps)", None: "true process"}
+ANSWER_STYLES: Mapping[bool | None, tuple[str, Sequence[Any], str]] = {
+    False: (ONE_STEP, ("-", (0, (7, 1.5)), (0, (7, 1.5, 1, 1.5))), "oDP"),
+    True: (TWO_STEP, ("--", ":", "-.", (0, (1, 2.5))), "s^vX"),
+    None: ("black", ((0, (3, 1, 1, 1, 1, 1)),), "*"),
+}
 INK, GREY, FAINT = "0.1", "0.5", "0.88"
 # Classes, components and states: the rest of the palette, with lightness that differs in grey.
 CLASS_COLORS = ("#009E73", "#F0E442", "#882255", "#56B4E9", "#E69F00", "#000000")
 CLASS_MARKERS, CLASS_HATCHES = "os^DvPX", ("", "////", "....", "\\\\\\\\", "xx", "--")
 STYLE = {
     "figure.dpi": 130,
+    "savefig.dpi": 200,
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -47,7 +59,37 @@ STYLE = {
 }
 PANEL, LEAST_PANEL, PAGE = 3.5, 2.9, 7.0  # widths in inches: of one panel, at least, and of all panels of a row
 LETTER, HANDLE, LINE = 0.063, 0.5, 0.175  # of legends in inches: width of a letter and of a handle, height of a line
-FILE_DPI = 200
+
+GivenAxes: TypeAlias = Axes | Sequence[Axes] | np.ndarray | None
+Look: TypeAlias = Mapping[str, Any]  # colour, line, marker and label, as `Axes.plot` takes them
+Mark: TypeAlias = Callable[[Axes], Any]  # draws in axes
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A panel to be drawn.
+
+    Attributes:
+        marks: what is drawn, in this order.
+        xlabel, ylabel, title: of the axes.
+        settings: limits and ticks, as `Axes.set` takes them.
+    """
+
+    marks: Iterable[Mark]
+    xlabel: str
+    ylabel: str
+    title: str = ""
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def named(self, name: str) -> "Panel":
+        """The panel with a name above its title."""
+        return dataclasses.replace(self, title="\n".join(filter(None, [name, self.title])))
+
+    def draw_in(self, axes: Axes) -> None:
+        """Draw in these axes."""
+        for draw_mark in self.marks:
+            draw_mark(axes)
+        axes.set(xlabel=self.xlabel, ylabel=self.ylabel, title=self.title, **self.settings)
 
 
 class Figure(matplotlib.figure.Figure):
@@ -68,7 +110,7 @@ def png(figure: matplotlib.figure.Figure, dpi: float) -> bytes:
 
 @contextlib.contextmanager
 def drawing(
-    ax: Any = None,
+    ax: GivenAxes = None,
     num_rows: int = 1,
     num_columns: int = 1,
     *,
@@ -97,12 +139,12 @@ def drawing(
     total = num_rows * num_columns
     with matplotlib.rc_context(STYLE):
         if ax is None:
-            width = min(PANEL * num_columns, PAGE) if width is None else width
+            width = width or min(PANEL * num_columns, PAGE)
             per_row = max(1, min(num_columns, int(width // least)))
-            per_row = per_row if num_rows == 1 or per_row == num_columns else 1
+            if per_row < num_columns:
+                per_row, options = per_row if num_rows == 1 else 1, {}
             lines = math.ceil(total / per_row)
             figure: Any = Figure(figsize=(width, height * lines), layout="constrained")
-            options = options if (lines, per_row) == (num_rows, num_columns) else {}
             panels = figure.subplots(lines, per_row, squeeze=False, **options).ravel()
             for unused in panels[total:]:
                 unused.remove()
@@ -114,6 +156,14 @@ def drawing(
         panels = panels[:total].reshape(num_rows, num_columns)
         yield figure, panels
         _add_legend(figure, panels.ravel(), ax is None, note)
+
+
+def draw(rows: Sequence[Sequence[Panel]], ax: GivenAxes, **options: Any) -> matplotlib.figure.Figure:
+    """A figure of rows of panels, with the options of `drawing`."""
+    with drawing(ax, len(rows), len(rows[0]), **options) as (figure, axes):
+        for panel, panel_axes in zip((panel for row in rows for panel in row), axes.flat, strict=True):
+            panel.draw_in(panel_axes)
+    return figure
 
 
 def _add_legend(figure: Any, panels: Sequence[Axes], is_new: bool, note: str) -> None:
@@ -131,28 +181,67 @@ def _add_legend(figure: Any, panels: Sequence[Axes], is_new: bool, note: str) ->
         title = "\n".join(textwrap.wrap(note, int(width / LETTER)))
         num_lines = sum(label.count("\n") + 1 for label in labels) / columns + title.count("\n") + bool(title)
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(num_lines))
-        style: Any = {"loc": "outside lower center", "ncols": columns, "alignment": "left"}
-        figure.legend(entries.values(), labels, title=title, title_fontsize=8.5, **style)
+        style = {"loc": "outside lower center", "ncols": columns, "alignment": "left", "title_fontsize": 8.5}
+        figure.legend(entries.values(), labels, title=title, **style)
 
 
 def looks(are_two_step: Iterable[bool | None]) -> list[dict[str, Any]]:
     """Colour, line and marker of answers, no two alike, that are of two steps or of one; None for the true process."""
-    counts, styles = dict[bool | None, int](), list[dict[str, Any]]()
-    for is_two_step in are_two_step:
-        index = counts[is_two_step] = counts.get(is_two_step, -1) + 1
-        color, lines, markers = {
-            None: ("black", ((0, (3, 1, 1, 1, 1, 1)),), "*"),
-            False: (ONE_STEP, ONE_STEP_LINES, ONE_STEP_MARKERS),
-            True: (TWO_STEP, TWO_STEP_LINES, TWO_STEP_MARKERS),
-        }[is_two_step]
-        line, marker = lines[index % len(lines)], markers[index % len(markers)]
-        zorder = 2.2 if is_two_step else 2.1  # broken lines stay visible above others
-        styles.append({"color": color, "linestyle": line, "marker": marker, "zorder": zorder})
-    return styles
+    kinds = list(are_two_step)
+    return [_look(is_two_step, kinds[:place].count(is_two_step)) for place, is_two_step in enumerate(kinds)]
+
+
+def _look(is_two_step: bool | None, index: int) -> dict[str, Any]:
+    """Colour, line and marker of an answer after so many of its kind; broken lines stay visible above others."""
+    color, lines, markers = ANSWER_STYLES[is_two_step]
+    line, marker = lines[index % len(lines)], markers[index % len(markers)]
+    return {"color": color, "linestyle": line, "marker": marker, "zorder": 2.2 if is_two_step else 2.1}
+
+
+def drawn_answers(answers: Sequence[Answer]) -> list[tuple[Answer, Look]]:
+    """Answers with their looks and labels, no two alike."""
+    words, styles = [words_for(answer) for answer in answers], looks(answer.two_step for answer in answers)
+    details = [f", {answer.method} · {answer.rule}" for answer in answers]
+    labels = [word + detail * (words.count(word) > 1) for word, detail in zip(words, details, strict=True)]
+    return [(answer, {**look, "label": label}) for answer, look, label in zip(answers, styles, labels, strict=True)]
+
+
+def words_for(answer: Answer) -> str:
+    """What an answer is, in words."""
+    return (MEAN_NAME if answer.is_mean else BEST_NAME) if answer.two_step else AVERAGE_NAME
+
+
+def class_color(code: int) -> str:
+    """The colour of a class, a component or a state."""
+    return CLASS_COLORS[code % len(CLASS_COLORS)]
+
+
+def class_marker(code: int) -> str:
+    """The marker of a class or a component."""
+    return CLASS_MARKERS[code % len(CLASS_MARKERS)]
+
+
+def class_hatch(code: int) -> str:
+    """The hatch of a state."""
+    return CLASS_HATCHES[code % len(CLASS_HATCHES)]
+
+
+def curve_in_band(
+    x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"], ends: Sequence[Any], look: Look
+) -> list[Mark]:
+    """A curve in front of the band between two ends, in its colour."""
+    return [mark("fill_between", x, *ends, color=look["color"], alpha=0.14, linewidth=0), mark("plot", x, y, **look)]
+
+
+def draw_diagonal(panel: Axes) -> None:
+    """The line of equal probabilities, and equal axes of probabilities from the lowest that is drawn to 1."""
+    ends = max(0.0, min(panel.dataLim.min)) - 0.03, 1.03
+    panel.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, zorder=0)
+    panel.set(xlim=ends, ylim=ends, aspect="equal")
 
 
 def save_figure(figure: matplotlib.figure.Figure, path: Path) -> None:
     """Write a figure in the format of the path's suffix, and as PNG, too."""
     with matplotlib.rc_context(STYLE):
         for file in dict.fromkeys((path, path.with_suffix(".png"))):
-            figure.savefig(file, dpi=FILE_DPI)
+            figure.savefig(file)

@@ -18,8 +18,8 @@ from bayesgen.plots.style import (
     CLASS_COLORS,
     CLASS_HATCHES,
     CLASS_MARKERS,
-    FILE_DPI,
     ONE_STEP,
+    STYLE,
     TWO_STEP,
     looks,
     save_figure,
@@ -199,7 +199,7 @@ def test_files_are_written_in_the_format_of_their_names_and_as_png(tmp_path):
     save_figure(plots.entropy(entropies()), tmp_path / "entropy.svg")
     assert (tmp_path / "entropy.svg").read_text().startswith("<?xml")
     header = (tmp_path / "entropy.png").read_bytes()[16:20]
-    assert int.from_bytes(header, "big") == round(3.5 * FILE_DPI)
+    assert int.from_bytes(header, "big") == round(3.5 * STYLE["savefig.dpi"])
 
 
 def test_regions_are_those_of_the_predicted_labels():
@@ -263,7 +263,7 @@ def test_agreement_has_the_probability_of_the_true_class_by_both():
     assert (panel.get_xlabel(), panel.get_ylabel()) == (MEAN_WORDS, ONE_STEP_WORDS)
     with pytest.raises(bg.PredictionError, match="one of two steps"):
         plots.agreement(point(), *TEST)
-    with pytest.raises(bg.PredictionError, match="probabilities of classes"):
+    with pytest.raises(bg.PredictionError, match="predictions of classes"):
         plots.agreement(line(), X_LINE)
 
 
@@ -316,7 +316,7 @@ def test_curves_of_a_study_are_its_summary():
     scores, differences = figure.axes
     rows = study().summary.query("rule == 'BMA'")
     label = "Exact · BMA: averaged over processes (one step)"
-    assert label in legend(figure) and scores.get_title() == "rows"
+    assert label in legend(figure) and scores.get_title() == "rows\nfull"
     np.testing.assert_allclose(curves(scores)[label].get_ydata(), rows["log_score"])
     np.testing.assert_allclose(curves(differences)[label].get_ydata(), rows["difference"])
     assert curves(scores)[label].get_color() == ONE_STEP
