@@ -37,9 +37,7 @@ from .style import (
     Look,
     Mark,
     Panel,
-    class_color,
-    class_hatch,
-    class_marker,
+    class_look,
     curve_in_band,
     draw,
     drawn_answers,
@@ -47,7 +45,7 @@ from .style import (
 )
 
 MOST_PANELS, MOST_NAMES = 40, 12
-MARGIN = 0.08  # of a range, beyond the rows
+DENSITY = "posterior density: the average weighs all values by it"
 MOST_LEAD = 500.0  # of a class over others in log probability, for borders
 SURE = 0.9  # the probability whose border is drawn
 
@@ -78,8 +76,7 @@ def decision_regions(
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
     names, cells = _numbers(X, columns, 2)
-    ends = [_ends(column) for column in cells]
-    axes = [np.linspace(*ends_of_axis, resolution) for ends_of_axis in ends]
+    axes = [np.linspace(*_ends(column), resolution) for column in cells]
     points = dict(zip(names, map(np.ravel, np.meshgrid(*axes)), strict=True))
     rows = {name: points.get(name, np.full(resolution**2, np.nan)) for name in read_table(X).names}
     answers = drawn_answers(compared(fit, rows, None, rules, ClassPrediction, needs_truth=False).answers)
@@ -92,9 +89,8 @@ def decision_regions(
         mark("plot", [], [], color=GREY, label=f"probability {SURE} of the class"),
         mark("fill_between", [], [], facecolor="none", edgecolor=INK, hatch="/////", label="the answers differ"),
     ]
-    limits = dict(zip(("xlim", "ylim"), ends, strict=True))
     panels = [
-        Panel([*_region_marks(axes, table, region, look), *shared], *names, look["label"], limits)
+        Panel([*_region_marks(axes, table, region, look), *shared], *names, look["label"])
         for (_, look), table, region in zip(answers, tables, regions, strict=True)
     ]
     return draw([panels], ax, width=width, height=2.9, sharey=True)
@@ -103,16 +99,16 @@ def decision_regions(
 def _region_marks(axes: Sequence[Any], table: Float[np.ndarray, "n K"], region: Any, look: Look) -> list[Mark]:
     """The regions of classes in light colours, with their borders, and where the most probable class is sure."""
     logs = np.clip(table, -MOST_LEAD, 0.0).reshape(*region.shape, -1)
-    tints = [0.45 * np.array(to_rgb(class_color(code))) + 0.55 for code in range(logs.shape[-1])]
+    tints = [0.45 * np.array(to_rgb(class_look(code)["color"])) + 0.55 for code in range(logs.shape[-1])]
     leads = [
         logs[..., code] - np.delete(logs, code, axis=-1).max(axis=-1, initial=-MOST_LEAD)
         for code in np.unique(region[region >= 0])
     ]
-    style = {"colors": look["color"], "linestyles": [look["linestyle"]], "linewidths": 1.5}
+    sure = {"colors": look["color"], "linestyles": [look["linestyle"]], "linewidths": 1.5}
     return [
         mark("pcolormesh", *axes, np.array([*tints, (1, 1, 1)])[region], rasterized=True),
         *(mark("contour", *axes, lead, [0.0], colors="0.35", linewidths=0.8) for lead in leads),
-        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], **style),
+        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], **sure),
     ]
 
 
@@ -141,7 +137,7 @@ def responsibilities(
     rules = both_answers(fit)[-1:] if rule is None else [rule]
     ((answer, look),) = drawn_answers(compared(fit, X, None, rules, ClassPrediction, needs_truth=False).answers)
     table, codes = answer.prediction.log_probabilities, np.arange(len(fit.classes))
-    colors, probabilities = [to_rgb(class_color(code)) for code in codes], np.exp(table)
+    colors, probabilities = [to_rgb(class_look(code)["color"]) for code in codes], np.exp(table)
     if len(cells) == 2:  # a point for each row, by its most probable component
         here, mixed = named_classes(table) == codes[:, None], np.clip(probabilities @ colors, 0.0, 1.0)
         drawn = [(*(column[rows] for column in cells), mixed[rows]) for rows in here]
@@ -154,7 +150,7 @@ def responsibilities(
             y,
             s=20,
             c=colors_of_points,
-            marker=class_marker(code),
+            marker=class_look(code)["marker"],
             edgecolor=INK,
             linewidth=0.5,
             label=f"{fit.concrete.class_axis} {fit.classes[code]}",
@@ -280,21 +276,21 @@ def states(
         raise PredictionError(f"States are given each class: name one of {quote_some(classes)} as label=.")
     place = (row, classes.index(label)) if classes else (row,)
     observed, edges = np.asarray(fit.read(X).values[name])[row, :length], np.arange(length + 1) + 0.5
-    symbols = fit.schema.categories.get(name)
+    symbols = list(map(str, fit.schema.categories.get(name, ())))
     titles = [look["label"] for _, look in drawn_answers(named_answers(fit, rules))]
+    xlabels, limits = [*[""] * (len(rules) - 1), "time step"], {"xlim": edges[[0, -1]], "ylim": (0, 1)}
     line = mark("plot", np.arange(length) + 1, observed, color=INK, marker="o", markersize=2.5, linewidth=0.8)
-    named = {} if symbols is None else {"yticks": range(len(symbols)), "yticklabels": list(map(str, symbols))}
-    first = Panel([line], "", f"{name}\n(observed)", settings=named)
+    ticks = {"yticks": range(len(symbols)), "yticklabels": symbols} if symbols else {}
+    above = Panel([line], "", f"{name}\n(observed)", settings=ticks)
     below = [
-        Panel(_stacked(answer.probabilities[place][:length].T, edges), "time step", "probability\nof states", title)
-        for answer, title in zip(hidden, titles, strict=True)
+        Panel(_stacked(answer.probabilities[place][:length].T, edges), xlabel, "probability\nof states", title, limits)
+        for answer, title, xlabel in zip(hidden, titles, xlabels, strict=True)
     ]
-    return draw([[first], *([panel] for panel in below)], ax, width=width or 1.4 * PANEL, height=1.6, sharex=True)
+    return draw([[above], *([panel] for panel in below)], ax, width=width or 1.4 * PANEL, height=1.6, sharex=True)
 
 
 def _stacked(shares: Float[np.ndarray, "S T"], edges: Float[np.ndarray, " T+1"]) -> list[Mark]:
     """The probabilities of states at each time step, on top of each other."""
-    style = {"fill": True, "edgecolor": INK, "linewidth": 0.3}
     tops = np.cumsum(shares, axis=0)
     return [
         mark(
@@ -302,10 +298,12 @@ def _stacked(shares: Float[np.ndarray, "S T"], edges: Float[np.ndarray, " T+1"])
             top,
             edges,
             baseline=top - share,
-            facecolor=class_color(state),
-            hatch=class_hatch(state),
+            facecolor=class_look(state)["color"],
+            hatch=class_look(state)["hatch"],
             label=f"state {state}",
-            **style,
+            fill=True,
+            edgecolor=INK,
+            linewidth=0.3,
         )
         for state, (top, share) in enumerate(zip(tops, shares, strict=True))
     ]
@@ -345,9 +343,9 @@ def posterior(
             "point=."
         )
     at_mean = dataclasses.replace(fit, posterior=Point(None, process.mean, process.conjugate))
-    trees = (point or at_mean).to_datatree(), fit.to_datatree(num_draws=num_draws, seed=seed)
-    groups = [tree[name].to_dataset() for tree, name in zip(trees, ("point_estimate", "posterior"), strict=True)]
-    points, draws = (_selected(group, var_names, coords or {}) for group in groups)
+    at_point, sampled = (point or at_mean).to_datatree(), fit.to_datatree(num_draws=num_draws, seed=seed)
+    points = _selected(at_point["point_estimate"].to_dataset(), var_names, coords or {})
+    draws = _selected(sampled["posterior"].to_dataset(), var_names, coords or {})
     entries = list(xarray_sel_iter(points, skip_dims=set()))
     if len(entries) > MOST_PANELS:
         raise PredictionError(f"There are {len(entries)} numbers to draw: choose some by var_names= and coords=.")
@@ -362,10 +360,9 @@ def posterior(
 def _density_panel(draws: xr.DataArray, point: xr.DataArray, names: Sequence[Any], label: str, prob: float) -> Panel:
     """The density of a number, its central interval, and the point."""
     grid, density, _ = array_stats.kde(draws.values.ravel())
-    density_label = f"posterior density: the average weighs all values by it; bar: {prob:.0%}"
     marks = [
         mark("axvline", point.item(), color=TWO_STEP, linestyle="--", label=label),
-        mark("plot", grid, density, color=ONE_STEP, label=density_label),
+        mark("plot", grid, density, color=ONE_STEP, label=f"{DENSITY}; bar: {prob:.0%}"),
         mark("plot", np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2]), [0, 0], color=INK, linewidth=3),
     ]
     return Panel(marks, "\n".join(map(str, names)), "density", settings={"yticks": []})
@@ -403,8 +400,8 @@ def hypotheses(fit: ConceptFit, *, num_hypotheses: int = 8, ax: GivenAxes = None
         answers = [np.atleast_2d(predict(fit, domain, rule=rule).membership) for rule in (BMA(), PlugIn())]
     are_numbers = all(isinstance(member, int | float | np.number) for member in domain)
     positions = np.array(domain if are_numbers else range(len(domain)))
-    labels = domain if len(domain) <= MOST_NAMES else [""] * len(domain)
-    ticks = {} if are_numbers else {"xticks": positions, "xticklabels": labels}
+    labels = map(str, domain) if len(domain) <= MOST_NAMES else [""] * len(domain)
+    ticks = {} if are_numbers else {"xticks": positions, "xticklabels": list(labels)}
     rows = []
     for fit_of_set, examples, average, best in zip(sets, fit.examples.sets, *answers, strict=True):
         members = [
@@ -439,8 +436,8 @@ def _hypothesis_panel(fit: ConceptFit, number: int) -> Panel:
         mark("locator_params", axis="x", nbins=4),
     ]
     ends = {"ylim": (number - 0.5, -0.5), "xlim": (0, 1.05 * table["weight"][0])}
-    settings = {"yticks": places, "yticklabels": table["hypothesis"], **ends}
-    return Panel(marks, "posterior probability", "hypothesis", settings=settings)
+    ticks = {"yticks": places, "yticklabels": table["hypothesis"]}
+    return Panel(marks, "posterior probability", "hypothesis", settings=ends | ticks)
 
 
 def _numbers(X: Data, columns: Sequence[str] | None, count: int) -> tuple[list[str], list[Float[np.ndarray, " n"]]]:
@@ -461,7 +458,7 @@ def _numbers(X: Data, columns: Sequence[str] | None, count: int) -> tuple[list[s
     return names[:count], [numbers[name] for name in names[:count]]
 
 
-def _ends(cells: Float[np.ndarray, " n"], margin: float = MARGIN) -> tuple[float, float]:
+def _ends(cells: Float[np.ndarray, " n"], margin: float = 0.08) -> tuple[float, float]:
     """The range of a column with a margin on both sides."""
     low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
     return low - margin * (high - low or 1.0), high + margin * (high - low or 1.0)
@@ -470,8 +467,18 @@ def _ends(cells: Float[np.ndarray, " n"], margin: float = MARGIN) -> tuple[float
 def _points(cells: Sequence[Float[np.ndarray, " n"]], fit: Fit, y: Values | None) -> list[Mark]:
     """Rows as points, by their classes."""
     codes: Any = np.full(len(cells[0]), -1) if y is None else fit.schema.label_codes(y)
-    style = {"linestyle": "none", "markeredgecolor": INK, "markeredgewidth": 0.5}
-    looks = {-1: {"color": "white", "marker": ".", "label": "rows without a label", **style}}
-    for code, name in enumerate(fit.classes):
-        looks[code] = {"color": class_color(code), "marker": class_marker(code), "label": str(name), **style}
-    return [mark("plot", *(column[codes == code] for column in cells), **looks[code]) for code in np.unique(codes)]
+    looks = {code: {**class_look(code), "label": str(name)} for code, name in enumerate(fit.classes)}
+    looks[-1] = {"color": "white", "marker": ".", "label": "rows without a label"}
+    return [
+        mark(
+            "plot",
+            *(column[codes == code] for column in cells),
+            color=looks[code]["color"],
+            marker=looks[code]["marker"],
+            linestyle="none",
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            label=looks[code]["label"],
+        )
+        for code in np.unique(codes)
+    ]

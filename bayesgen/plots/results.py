@@ -43,6 +43,7 @@ CURVES = (  # of a study: column of the summary, that of its error, and what it 
     ("log_score", "log_score_error", "mean log score of test rows\n(nats a row; higher is better)"),
     ("difference", "standard_error", "difference from {}\n(nats a row)"),
 )
+TRUTHS = " and their truths: give X and y, or a comparison with y_test"
 NOTE_LETTERS = 34  # in a line below a panel
 MOST_LINEAR = 10.0  # nats; farther differences make a forest's axis logarithmic
 NOT_FINITE = {-np.inf: "−∞: it rules out true values", np.inf: "+∞: the other answer rules out true values"}
@@ -224,8 +225,9 @@ def compared(
     answered = [answer for answer in subject.answers if answer.refused is None]
     if not all(isinstance(answer.prediction, kind) for answer in answered) or (needs_truth and subject.truth is None):
         noun, other = {ClassPrediction: ("classes", "coverage"), ContinuousPrediction: ("numbers", "reliability")}[kind]
-        truths = " and their truths: give X and y, or a comparison with y_test" * needs_truth
-        raise PredictionError(f"The figure is of predictions of {noun}{truths}. See plots.{other} for others.")
+        raise PredictionError(
+            f"The figure is of predictions of {noun}{TRUTHS * needs_truth}. See plots.{other} for others."
+        )
     return subject
 
 
@@ -255,8 +257,8 @@ def paired_differences(result: Comparison | Study, *, ax: GivenAxes = None, widt
     longest = float(table["difference"].abs().replace(np.inf, np.nan).max())
     width = 1.4 * PANEL if width is None else width
     labels = [textwrap.fill(label, max(12, int(7 * width))) for label in table["label"]]
-    marks = [_bar(place, row) for place, row in enumerate(table.to_dict("records"))]
-    marks.append(mark("axvline", 0, color=GREY, linewidth=0.8, zorder=0))
+    bars = [_bar(place, row) for place, row in enumerate(table.to_dict("records"))]
+    marks = [mark("axvline", 0, color=GREY, linewidth=0.8, zorder=0), *bars]
     scale = ""
     if longest > MOST_LINEAR:  # so that short differences can be seen, too
         scale, ticks = "; logarithmic\nbeyond ±1", {-round(longest): f"−{longest:,.0f}", -1: "−1", 0: "0", 1: "1"}
@@ -284,8 +286,8 @@ def _bar(place: int, row: Mapping[str, Any]) -> Mark:
 def _differences(result: Comparison | Study) -> tuple[pd.DataFrame, str]:
     """A line for each answer with its difference, label and number of steps; and from which answer differences are."""
     if isinstance(result, Study):
-        table, two_step = result.summary, result.two_step
-        table = table.assign(refused=table["repeats"] == 0, size=", " + table["size"].astype(str))
+        two_step, sizes = result.two_step, ", " + result.summary["size"].astype(str)
+        table = result.summary.assign(refused=result.summary["repeats"] == 0, size=sizes)
         origins = [" · ".join(pair) for pair in result.references.values()]
     else:
         origin, two_step = reference(result.scored), {(a.method, a.rule) for a in result.answers if a.two_step}
@@ -335,8 +337,7 @@ def learning_curves(
 
 def _curve_panel(study: Study, model: str, column: str, error: str, ylabel: str) -> Panel:
     """A column of a study's summary by size, a curve for each answer with a band of its error; what lacks, in words."""
-    table = _with_names(study.summary, study.two_step)
-    table = table[table["model"].isin([model, TRUTH])]
+    table = _with_names(study.summary[study.summary["model"].isin([model, TRUTH])], study.two_step)
     ends, sizes = _limits(table, column, error), table["size"].unique()
     curves: Any = [curve for _, curve in table.groupby(["model", "name"], sort=False)]
     marks, notes = [mark("set_xscale", "log", subs=[]), mark("axhline", 0, color=GREY, linewidth=0.8, zorder=0)], []
@@ -350,8 +351,8 @@ def _curve_panel(study: Study, model: str, column: str, error: str, ylabel: str)
         marks += curve_in_band(size, middle, (middle - half, middle + half), {**look, "label": label})
     unit = f"training rows{' of each class' * study.config['per_class']}"
     xlabel = "\n".join([unit, *(textwrap.fill(note, NOTE_LETTERS) for note in notes)])
-    settings = {"xticks": sizes, "xticklabels": sizes, "ylim": ends}
-    return Panel(marks, xlabel, ylabel.format(" · ".join(study.references[model])), model, settings)
+    ylabel = ylabel.format(" · ".join(study.references[model]))
+    return Panel(marks, xlabel, ylabel, model, {"xticks": sizes, "xticklabels": sizes, "ylim": ends})
 
 
 def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float]:

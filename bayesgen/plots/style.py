@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,10 +29,10 @@ AVERAGE_NAME, BEST_NAME, MEAN_NAME = (
 )
 # Whether an answer is of two steps, or None for the true process -> its name; its colour, lines and markers in turn.
 ANSWER_NAMES = {False: AVERAGE_NAME, True: "one process (two steps)", None: "true process"}
-ANSWER_STYLES: Mapping[bool | None, tuple[str, Sequence[Any], str]] = {
-    False: (ONE_STEP, ("-", (0, (7, 1.5)), (0, (7, 1.5, 1, 1.5))), "oDP"),
-    True: (TWO_STEP, ("--", ":", "-.", (0, (1, 2.5))), "s^vX"),
-    None: ("black", ((0, (3, 1, 1, 1, 1, 1)),), "*"),
+ANSWER_STYLES: Mapping[bool | None, tuple[Sequence[Any], ...]] = {
+    False: ([ONE_STEP], ("-", (0, (7, 1.5)), (0, (7, 1.5, 1, 1.5))), "oDP"),
+    True: ([TWO_STEP], ("--", ":", "-.", (0, (1, 2.5))), "s^vX"),
+    None: (["black"], ((0, (3, 1, 1, 1, 1, 1)),), "*"),
 }
 INK, GREY, FAINT = "0.1", "0.5", "0.88"
 # Classes, components and states: the rest of the palette, with lightness that differs in grey.
@@ -181,21 +182,25 @@ def _add_legend(figure: Any, panels: Sequence[Axes], is_new: bool, note: str) ->
         title = "\n".join(textwrap.wrap(note, int(width / LETTER)))
         num_lines = sum(label.count("\n") + 1 for label in labels) / columns + title.count("\n") + bool(title)
         figure.set_figheight(figure.get_figheight() + LINE * math.ceil(num_lines))
-        style = {"loc": "outside lower center", "ncols": columns, "alignment": "left", "title_fontsize": 8.5}
-        figure.legend(entries.values(), labels, title=title, **style)
+        figure.legend(
+            entries.values(),
+            labels,
+            title=title,
+            loc="outside lower center",
+            ncols=columns,
+            alignment="left",
+            title_fontsize=8.5,
+        )
 
 
 def looks(are_two_step: Iterable[bool | None]) -> list[dict[str, Any]]:
     """Colour, line and marker of answers, no two alike, that are of two steps or of one; None for the true process."""
-    kinds = list(are_two_step)
-    return [_look(is_two_step, kinds[:place].count(is_two_step)) for place, is_two_step in enumerate(kinds)]
-
-
-def _look(is_two_step: bool | None, index: int) -> dict[str, Any]:
-    """Colour, line and marker of an answer after so many of its kind; broken lines stay visible above others."""
-    color, lines, markers = ANSWER_STYLES[is_two_step]
-    line, marker = lines[index % len(lines)], markers[index % len(markers)]
-    return {"color": color, "linestyle": line, "marker": marker, "zorder": 2.2 if is_two_step else 2.1}
+    cycles = {kind: zip(*map(itertools.cycle, ANSWER_STYLES[kind]), strict=True) for kind in ANSWER_STYLES}
+    styles = [(next(cycles[is_two_step]), is_two_step) for is_two_step in are_two_step]
+    return [  # broken lines stay visible above others
+        {"color": color, "linestyle": line, "marker": marker, "zorder": 2.2 if is_two_step else 2.1}
+        for (color, line, marker), is_two_step in styles
+    ]
 
 
 def drawn_answers(answers: Sequence[Answer]) -> list[tuple[Answer, Look]]:
@@ -211,19 +216,10 @@ def words_for(answer: Answer) -> str:
     return (MEAN_NAME if answer.is_mean else BEST_NAME) if answer.two_step else AVERAGE_NAME
 
 
-def class_color(code: int) -> str:
-    """The colour of a class, a component or a state."""
-    return CLASS_COLORS[code % len(CLASS_COLORS)]
-
-
-def class_marker(code: int) -> str:
-    """The marker of a class or a component."""
-    return CLASS_MARKERS[code % len(CLASS_MARKERS)]
-
-
-def class_hatch(code: int) -> str:
-    """The hatch of a state."""
-    return CLASS_HATCHES[code % len(CLASS_HATCHES)]
+def class_look(code: int) -> dict[str, str]:
+    """Colour, marker and hatch of a class, a component or a state."""
+    cycles = {"color": CLASS_COLORS, "marker": CLASS_MARKERS, "hatch": CLASS_HATCHES}
+    return {name: cycle[code % len(cycle)] for name, cycle in cycles.items()}
 
 
 def curve_in_band(
