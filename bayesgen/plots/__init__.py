@@ -1,4 +1,4 @@
-"""Figures of fits and their answers, of comparisons and of studies, on matplotlib and arviz-plots.
+"""Figures of fits and their answers, of comparisons and of studies, on matplotlib.
 
 Each function returns the figure, and draws in axes that are given as `ax`. One colour, and one kind of line, stands for
 the answer averaged over processes (one step) in all figures, and another for that of one process (two steps).

@@ -15,7 +15,7 @@ from bayesgen.concepts import ConceptFit
 from bayesgen.data import read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenWarning, DataError, PredictionError, without_warnings
-from bayesgen.evaluation import both_answers, named_answers
+from bayesgen.evaluation import Answer, both_answers, named_answers
 from bayesgen.fitting import Fit
 from bayesgen.posteriors import Point
 from bayesgen.prediction import BMA, ClassPrediction, ContinuousPrediction, PlugIn, Rule, named_classes, predict
@@ -45,7 +45,6 @@ from .style import (
 )
 
 MOST_PANELS, MOST_NAMES = 40, 12
-DENSITY = "posterior density: the average weighs all values by it"
 MOST_LEAD = 500.0  # of a class over others in log probability, for borders
 SURE = 0.9  # the probability whose border is drawn
 
@@ -79,7 +78,7 @@ def decision_regions(
     axes = [np.linspace(*_ends(column), resolution) for column in cells]
     points = dict(zip(names, map(np.ravel, np.meshgrid(*axes)), strict=True))
     rows = {name: points.get(name, np.full(resolution**2, np.nan)) for name in read_table(X).names}
-    answers = drawn_answers(compared(fit, rows, None, rules, ClassPrediction, needs_truth=False).answers)
+    answers = _answers(fit, rows, rules, ClassPrediction)
     tables = [answer.prediction.log_probabilities for answer, _ in answers]
     regions = np.stack([named_classes(table) for table in tables]).reshape(-1, resolution, resolution)
     differs, hatched = (regions != regions[0]).any(0).astype(float), {"colors": "none", "hatches": ["/////"]}
@@ -104,11 +103,11 @@ def _region_marks(axes: Sequence[Any], table: Float[np.ndarray, "n K"], region: 
         logs[..., code] - np.delete(logs, code, axis=-1).max(axis=-1, initial=-MOST_LEAD)
         for code in np.unique(region[region >= 0])
     ]
-    sure = {"colors": look["color"], "linestyles": [look["linestyle"]], "linewidths": 1.5}
+    line = {"colors": look["color"], "linestyles": [look["linestyle"]]}
     return [
         mark("pcolormesh", *axes, np.array([*tints, (1, 1, 1)])[region], rasterized=True),
         *(mark("contour", *axes, lead, [0.0], colors="0.35", linewidths=0.8) for lead in leads),
-        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], **sure),
+        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], linewidths=1.5, **line),
     ]
 
 
@@ -134,8 +133,7 @@ def responsibilities(
         width: of a new figure in inches.
     """
     names, cells = _numbers(X, columns, min(2, len(columns or read_table(X).names)))
-    rules = both_answers(fit)[-1:] if rule is None else [rule]
-    ((answer, look),) = drawn_answers(compared(fit, X, None, rules, ClassPrediction, needs_truth=False).answers)
+    ((answer, look),) = _answers(fit, X, both_answers(fit)[-1:] if rule is None else [rule], ClassPrediction)
     table, codes = answer.prediction.log_probabilities, np.arange(len(fit.classes))
     colors, probabilities = [to_rgb(class_look(code)["color"]) for code in codes], np.exp(table)
     if len(cells) == 2:  # a point for each row, by its most probable component
@@ -189,9 +187,8 @@ def regression_bands(
     x, names = np.linspace(*_ends(cells, 1 / 3), num_points), read_table(X).names
     means = {other: np.nanmean(_numbers(X, [other], 1)[1][0]) for other in names if other != name}
     rows = {other: np.full(num_points, means[other]) if other in means else x for other in names}
-    answers = compared(fit, rows, None, rules, ContinuousPrediction, needs_truth=False).answers
     marks = [] if y is None else [mark("plot", cells, np.asarray(y, float), "o", color=INK, markersize=3, label="rows")]
-    for answer, look in drawn_answers(answers):
+    for answer, look in _answers(fit, rows, rules, ContinuousPrediction):
         ends, median = answer.prediction.interval(prob), answer.prediction.quantile(0.5)
         line = {**look, "marker": None, "label": f"{look['label']}: median, {prob:.0%} interval"}
         marks += curve_in_band(x, median, ends.T, line)
@@ -222,28 +219,19 @@ def entropy(answer: ClassPrediction, *, ax: GivenAxes = None, width: float | Non
         )
     order = np.argsort(-answer.entropy, kind="stable")
     stays, edges = answer.expected_entropy[order], np.arange(len(order) + 1) + 0.5
-    marks = [
-        mark(
-            "stairs",
-            stays + answer.mutual_information[order],
-            edges,
-            baseline=stays,
-            fill=True,
-            facecolor=ONE_STEP,
-            label="mutual information: more training rows would remove it",
-        ),
-        mark(
-            "stairs",
-            stays,
-            edges,
-            fill=True,
-            facecolor=FAINT,
-            hatch="////",
-            label="expected entropy: stays, even if the process were known",
-        ),
-    ]
-    labels = "rows, the least certain first", "entropy of the label (nats)"
-    return draw([[Panel(marks, *labels, settings={"xlim": edges[[0, -1]]})]], ax, width=width)
+    removed = "mutual information: more training rows would remove it"
+    left = "expected entropy: stays, even if the process were known"
+    tops = stays + answer.mutual_information[order]
+    panel = Panel(
+        [
+            mark("stairs", tops, edges, baseline=stays, fill=True, facecolor=ONE_STEP, label=removed),
+            mark("stairs", stays, edges, fill=True, facecolor=FAINT, hatch="////", label=left),
+        ],
+        xlabel="rows, the least certain first",
+        ylabel="entropy of the label (nats)",
+        settings={"xlim": edges[[0, -1]]},
+    )
+    return draw([[panel]], ax, width=width)
 
 
 def states(
@@ -349,9 +337,14 @@ def posterior(
     entries = list(xarray_sel_iter(points, skip_dims=set()))
     if len(entries) > MOST_PANELS:
         raise PredictionError(f"There are {len(entries)} numbers to draw: choose some by var_names= and coords=.")
-    label = BEST_NAME if point else MEAN_NAME
     panels = [
-        _density_panel(draws[name].isel(index), points[name].isel(index), [name, *labels.values()], label, prob)
+        _density_panel(
+            draws[name].isel(index),
+            points[name].isel(index),
+            [name, *labels.values()],
+            BEST_NAME if point else MEAN_NAME,
+            prob,
+        )
         for name, labels, index in entries
     ]
     return draw([panels], ax, width=width, height=1.75, least=1.7)
@@ -360,10 +353,17 @@ def posterior(
 def _density_panel(draws: xr.DataArray, point: xr.DataArray, names: Sequence[Any], label: str, prob: float) -> Panel:
     """The density of a number, its central interval, and the point."""
     grid, density, _ = array_stats.kde(draws.values.ravel())
+    ends = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
     marks = [
         mark("axvline", point.item(), color=TWO_STEP, linestyle="--", label=label),
-        mark("plot", grid, density, color=ONE_STEP, label=f"{DENSITY}; bar: {prob:.0%}"),
-        mark("plot", np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2]), [0, 0], color=INK, linewidth=3),
+        mark(
+            "plot",
+            grid,
+            density,
+            color=ONE_STEP,
+            label=f"posterior density: the average weighs all values by it; bar: {prob:.0%}",
+        ),
+        mark("plot", ends, [0, 0], color=INK, linewidth=3),
     ]
     return Panel(marks, "\n".join(map(str, names)), "density", settings={"yticks": []})
 
@@ -415,14 +415,14 @@ def hypotheses(fit: ConceptFit, *, num_hypotheses: int = 8, ax: GivenAxes = None
             if is_in.any()
         ]
         shown = ", ".join(str(domain[place]) for place in np.flatnonzero(examples.positive))
-        right = Panel(
+        membership = Panel(
             [mark("bar", positions, average, color=ONE_STEP, label=f"belongs to it: {AVERAGE_NAME}"), *dots],
-            "member",
-            "probability\nof membership",
-            f"after the examples {shown}",
-            {"ylim": (-0.15, 1.15), "yticks": [0, 0.5, 1], **ticks},
+            xlabel="member",
+            ylabel="probability\nof membership",
+            title=f"after the examples {shown}",
+            settings={"ylim": (-0.15, 1.15), "yticks": [0, 0.5, 1], **ticks},
         )
-        rows.append((_hypothesis_panel(fit_of_set, num_hypotheses), right))
+        rows.append((_hypothesis_panel(fit_of_set, num_hypotheses), membership))
     return draw(rows, ax, width=width or PAGE, height=1.9, width_ratios=(1, 1.8))
 
 
@@ -438,6 +438,11 @@ def _hypothesis_panel(fit: ConceptFit, number: int) -> Panel:
     ends = {"ylim": (number - 0.5, -0.5), "xlim": (0, 1.05 * table["weight"][0])}
     ticks = {"yticks": places, "yticklabels": table["hypothesis"]}
     return Panel(marks, "posterior probability", "hypothesis", settings=ends | ticks)
+
+
+def _answers(fit: Fit, X: Data, rules: Sequence[Rule] | None, kind: type) -> list[tuple[Answer, Look]]:
+    """The answers of a fit to rows, predictions of a kind, with their looks and labels."""
+    return drawn_answers(compared(fit, X, None, rules, kind, needs_truth=False).answers)
 
 
 def _numbers(X: Data, columns: Sequence[str] | None, count: int) -> tuple[list[str], list[Float[np.ndarray, " n"]]]:

@@ -38,7 +38,6 @@ from .style import (
 )
 
 PROBABILITIES = np.linspace(0.0, 1.0, 101)  # of central intervals
-CALIBRATED = "of calibrated answers, 95 %"
 CURVES = (  # of a study: column of the summary, that of its error, and what it is
     ("log_score", "log_score_error", "mean log score of test rows\n(nats a row; higher is better)"),
     ("difference", "standard_error", "difference from {}\n(nats a row)"),
@@ -74,8 +73,9 @@ def reliability(
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
     comparison = compared(subject, X, y, rules, ClassPrediction)
-    panel = functools.partial(_reliability_panel, truth=comparison.truth, num_bins=num_bins)
-    return _draw_models(comparison, panel, ax, width)
+    return _draw_models(
+        comparison, functools.partial(_reliability_panel, truth=comparison.truth, num_bins=num_bins), ax, width
+    )
 
 
 def _reliability_panel(answers: Sequence[Answer], truth: Any, num_bins: int) -> Panel:
@@ -83,8 +83,12 @@ def _reliability_panel(answers: Sequence[Answer], truth: Any, num_bins: int) -> 
     for answer, look in drawn_answers(answers):
         counts, confidences, shares = calibration_bins(answer.prediction.log_probabilities, truth, num_bins)
         marks += curve_in_band(confidences, shares, _calibrated_shares(counts, confidences), look)
-    marks += [draw_diagonal, mark("fill_between", [], [], color=GREY, alpha=0.3, label=f"bands {CALIBRATED}")]
-    return Panel(marks, "probability of the most probable class", "share of rows where it is true")
+    band = mark("fill_between", [], [], color=GREY, alpha=0.3, label="bands of calibrated answers, 95 %")
+    return Panel(
+        [*marks, band, draw_diagonal],
+        xlabel="probability of the most probable class",
+        ylabel="share of rows where it is true",
+    )
 
 
 def coverage(
@@ -121,13 +125,16 @@ def coverage_panel(pits: Mapping[str, tuple[Float[np.ndarray, " n"], Look]]) -> 
             probability integral transform); and the look of the curve.
     """
     num_rows = max(len(pit) for pit, _ in pits.values())
-    ends, band = _calibrated_shares(num_rows, PROBABILITIES), {"color": FAINT, "label": f"band {CALIBRATED}"}
+    ends, band = _calibrated_shares(num_rows, PROBABILITIES), "band of calibrated answers, 95 %"
     curves = [
         mark("plot", PROBABILITIES, _shares_inside(pit), markevery=20, **{**look, "label": label})
         for label, (pit, look) in pits.items()
     ]
-    labels = "probability of the central interval", "share of rows whose truth it holds"
-    return Panel([mark("fill_between", PROBABILITIES, *ends, linewidth=0, **band), *curves, draw_diagonal], *labels)
+    return Panel(
+        [mark("fill_between", PROBABILITIES, *ends, color=FAINT, linewidth=0, label=band), *curves, draw_diagonal],
+        xlabel="probability of the central interval",
+        ylabel="share of rows whose truth it holds",
+    )
 
 
 def _shares_inside(pit: Float[np.ndarray, " n"]) -> Float[np.ndarray, " probabilities"]:
@@ -190,8 +197,12 @@ def _agreement_panel(answers: Sequence[Answer], truth: Any) -> Panel:
         note(f"higher by the average\nin {np.sum(height > x)} rows", (0.03, 0.97), color=ONE_STEP, va="top"),
         note(f"higher by one process\nin {np.sum(height < x)} rows", (0.97, 0.03), color=TWO_STEP, ha="right"),
     ]
-    title = f"probability of the {'averaged' if truth is None else 'true'} class"
-    return Panel(marks, words_for(two_step), words_for(one_step), title)
+    return Panel(
+        marks,
+        xlabel=words_for(two_step),
+        ylabel=words_for(one_step),
+        title=f"probability of the {'averaged' if truth is None else 'true'} class",
+    )
 
 
 def _pair(answers: Sequence[Answer]) -> tuple[Answer, Answer]:
@@ -235,8 +246,10 @@ def _draw_models(
     comparison: Comparison, panel: Callable[[Sequence[Answer]], Panel], ax: GivenAxes, width: float | None
 ) -> Figure:
     """A figure with a panel for each model, named where there are several."""
-    by_model = itertools.groupby(comparison.scored, key=lambda answer: answer.model)
-    panels = {model: panel(list(answers)) for model, answers in by_model}
+    panels = {
+        model: panel(list(answers))
+        for model, answers in itertools.groupby(comparison.scored, key=lambda answer: answer.model)
+    }
     named = [panel.named(model) if len(panels) > 1 else panel for model, panel in panels.items()]
     return draw([named], ax, width=width, height=3.5)
 
@@ -350,9 +363,13 @@ def _curve_panel(study: Study, model: str, column: str, error: str, ylabel: str)
         label = f"{name}: {ANSWER_NAMES[curve['is_two_step'].iloc[0]]}"
         marks += curve_in_band(size, middle, (middle - half, middle + half), {**look, "label": label})
     unit = f"training rows{' of each class' * study.config['per_class']}"
-    xlabel = "\n".join([unit, *(textwrap.fill(note, NOTE_LETTERS) for note in notes)])
-    ylabel = ylabel.format(" · ".join(study.references[model]))
-    return Panel(marks, xlabel, ylabel, model, {"xticks": sizes, "xticklabels": sizes, "ylim": ends})
+    return Panel(
+        marks,
+        xlabel="\n".join([unit, *(textwrap.fill(note, NOTE_LETTERS) for note in notes)]),
+        ylabel=ylabel.format(" · ".join(study.references[model])),
+        title=model,
+        settings={"xticks": sizes, "xticklabels": sizes, "ylim": ends},
+    )
 
 
 def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float]:
@@ -385,8 +402,8 @@ def prequential(result: Prequential, *, ax: GivenAxes = None, width: float | Non
         mark("plot", range(num_rows), mean.to_numpy(), label=label, markevery=max(1, num_rows // 8), **look)
         for mean, label, look in zip(means, labels, looks(result.two_step), strict=True)
     ]
-    panel = Panel(marks, "rows learned before", "log p(y | x, rows before)\n(nats; higher is better)")
-    return draw([[panel]], ax, width=width, height=2.6)
+    ylabel = "log p(y | x, rows before)\n(nats; higher is better)"
+    return draw([[Panel(marks, "rows learned before", ylabel)]], ax, width=width, height=2.6)
 
 
 def calibration(result: Calibration, *, ax: GivenAxes = None, width: float | None = None) -> Figure:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import stats
 
 import bayesgen as bg
 from bayesgen import plots
+from bayesgen.fitting import HiddenStates
 from bayesgen.plots.style import (
     CLASS_COLORS,
     CLASS_HATCHES,
@@ -90,9 +92,22 @@ def game():
 
 @functools.cache
 def hidden():
+    """What the figure asks of a fit that knows hidden states, and two sequences: nothing is trained or compiled."""
     X = {"level": [[0.1, -0.2, 5.1, 4.9, 5.0, 0.1], [5.0, 5.1, 0.2, -0.1]]}
-    model = bg.GenerativeClassifier([("level", bg.DirichletHiddenMarkov(2), ["level"])], class_prior=None)
-    return bg.fit(model, X, method=bg.MAP(num_starts=1)), X
+    lengths, levels = np.array([6, 4]), np.full((2, 6), np.nan)
+    for row, level in enumerate(X["level"]):
+        levels[row, : len(level)] = level
+    first = np.where(np.isnan(levels), np.nan, np.where(levels > 2, 0.9, 0.2))
+    states = HiddenStates("level", np.stack([first, 1 - first], -1), None, lengths, np.zeros(2), np.array([]))
+    fitted = SimpleNamespace(
+        model=bg.NaiveBayes(),
+        method=bg.MAP(),
+        posterior=SimpleNamespace(is_point=True),
+        schema=bg.Schema(),
+        states=lambda X, rule, site: states,
+        read=lambda X: SimpleNamespace(values={"level": levels}),
+    )
+    return fitted, X
 
 
 @functools.cache
@@ -417,12 +432,12 @@ def test_responsibilities_mix_the_colours_of_components():
     np.testing.assert_allclose(panel.collections[1].get_offsets()[:, 1], answer.probabilities[:, 1])
 
 
-def test_states_are_those_of_the_fit_over_time():
+def test_states_of_a_sequence_are_stacked_over_time():
     fitted, X = hidden()
     figure = plots.states(fitted, X, row=1)
     observed, panel = figure.axes
     np.testing.assert_allclose(observed.lines[0].get_ydata(), X["level"][1])
-    probabilities = fitted.states(X, rule=bg.PlugIn()).probabilities[1][:4]
+    probabilities = fitted.states(X, rule=bg.PlugIn(), site=None).probabilities[1][:4]
     heights = [patch.get_data().values - patch.get_data().baseline for patch in panel.patches]
     np.testing.assert_allclose(np.transpose(heights), probabilities, atol=1e-12)
     assert panel.get_title() == "best process (two steps)" and panel.get_xlabel() == "time step"
