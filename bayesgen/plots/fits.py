@@ -103,11 +103,10 @@ def _region_marks(axes: Sequence[Any], table: Float[np.ndarray, "n K"], region: 
         logs[..., code] - np.delete(logs, code, axis=-1).max(axis=-1, initial=-MOST_LEAD)
         for code in np.unique(region[region >= 0])
     ]
-    line = {"colors": look["color"], "linestyles": [look["linestyle"]]}
     return [
         mark("pcolormesh", *axes, np.array([*tints, (1, 1, 1)])[region], rasterized=True),
         *(mark("contour", *axes, lead, [0.0], colors="0.35", linewidths=0.8) for lead in leads),
-        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], linewidths=1.5, **line),
+        mark("contour", *axes, np.exp(logs.max(axis=-1)), [SURE], colors=look["color"], linestyles=[look["linestyle"]]),
     ]
 
 
@@ -193,9 +192,13 @@ def regression_bands(
         line = {**look, "marker": None, "label": f"{look['label']}: median, {prob:.0%} interval"}
         marks += curve_in_band(x, median, ends.T, line)
         marks.append(mark("plot", x, ends, **line | {"linewidth": 0.9, "label": None}))
-    x_name = name + " (other columns at their means)" * bool(means)
-    y_name = getattr(y, "name", None) or getattr(fit.schema.response, "name", "y")
-    return draw([[Panel(marks, x_name, y_name, settings={"xlim": x[[0, -1]]})]], ax, width=width, height=3.0)
+    panel = Panel(
+        marks,
+        xlabel=name + " (other columns at their means)" * bool(means),
+        ylabel=getattr(y, "name", None) or getattr(fit.schema.response, "name", "y"),
+        settings={"xlim": x[[0, -1]]},
+    )
+    return draw([[panel]], ax, width=width, height=3.0)
 
 
 def entropy(answer: ClassPrediction, *, ax: GivenAxes = None, width: float | None = None) -> Figure:
@@ -219,14 +222,14 @@ def entropy(answer: ClassPrediction, *, ax: GivenAxes = None, width: float | Non
         )
     order = np.argsort(-answer.entropy, kind="stable")
     stays, edges = answer.expected_entropy[order], np.arange(len(order) + 1) + 0.5
-    removed = "mutual information: more training rows would remove it"
-    left = "expected entropy: stays, even if the process were known"
-    tops = stays + answer.mutual_information[order]
+    removed = {"label": "mutual information: more training rows would remove it", "facecolor": ONE_STEP}
+    left = {"label": "expected entropy: stays, even if the process were known", "facecolor": FAINT, "hatch": "////"}
+    marks = [
+        mark("stairs", stays + answer.mutual_information[order], edges, baseline=stays, fill=True, **removed),
+        mark("stairs", stays, edges, fill=True, **left),
+    ]
     panel = Panel(
-        [
-            mark("stairs", tops, edges, baseline=stays, fill=True, facecolor=ONE_STEP, label=removed),
-            mark("stairs", stays, edges, fill=True, facecolor=FAINT, hatch="////", label=left),
-        ],
+        marks,
         xlabel="rows, the least certain first",
         ylabel="entropy of the label (nats)",
         settings={"xlim": edges[[0, -1]]},
@@ -267,9 +270,12 @@ def states(
     symbols = list(map(str, fit.schema.categories.get(name, ())))
     titles = [look["label"] for _, look in drawn_answers(named_answers(fit, rules))]
     xlabels, limits = [*[""] * (len(rules) - 1), "time step"], {"xlim": edges[[0, -1]], "ylim": (0, 1)}
-    line = mark("plot", np.arange(length) + 1, observed, color=INK, marker="o", markersize=2.5, linewidth=0.8)
-    ticks = {"yticks": range(len(symbols)), "yticklabels": symbols} if symbols else {}
-    above = Panel([line], "", f"{name}\n(observed)", settings=ticks)
+    above = Panel(
+        [mark("plot", np.arange(length) + 1, observed, color=INK, marker="o", markersize=2.5, linewidth=0.8)],
+        xlabel="",
+        ylabel=f"{name}\n(observed)",
+        settings={"yticks": range(len(symbols)), "yticklabels": symbols} if symbols else {},
+    )
     below = [
         Panel(_stacked(answer.probabilities[place][:length].T, edges), xlabel, "probability\nof states", title, limits)
         for answer, title, xlabel in zip(hidden, titles, xlabels, strict=True)
@@ -354,18 +360,17 @@ def _density_panel(draws: xr.DataArray, point: xr.DataArray, names: Sequence[Any
     """The density of a number, its central interval, and the point."""
     grid, density, _ = array_stats.kde(draws.values.ravel())
     ends = np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2])
-    marks = [
-        mark("axvline", point.item(), color=TWO_STEP, linestyle="--", label=label),
-        mark(
-            "plot",
-            grid,
-            density,
-            color=ONE_STEP,
-            label=f"posterior density: the average weighs all values by it; bar: {prob:.0%}",
-        ),
-        mark("plot", ends, [0, 0], color=INK, linewidth=3),
-    ]
-    return Panel(marks, "\n".join(map(str, names)), "density", settings={"yticks": []})
+    density_label = f"posterior density: the average weighs all values by it; bar: {prob:.0%}"
+    return Panel(
+        [
+            mark("axvline", point.item(), color=TWO_STEP, linestyle="--", label=label),
+            mark("plot", grid, density, color=ONE_STEP, label=density_label),
+            mark("plot", ends, [0, 0], color=INK, linewidth=3),
+        ],
+        xlabel="\n".join(map(str, names)),
+        ylabel="density",
+        settings={"yticks": []},
+    )
 
 
 def _selected(data: xr.Dataset, var_names: Sequence[str] | None, coords: Mapping[str, Any]) -> xr.Dataset:
@@ -400,8 +405,8 @@ def hypotheses(fit: ConceptFit, *, num_hypotheses: int = 8, ax: GivenAxes = None
         answers = [np.atleast_2d(predict(fit, domain, rule=rule).membership) for rule in (BMA(), PlugIn())]
     are_numbers = all(isinstance(member, int | float | np.number) for member in domain)
     positions = np.array(domain if are_numbers else range(len(domain)))
-    labels = map(str, domain) if len(domain) <= MOST_NAMES else [""] * len(domain)
-    ticks = {} if are_numbers else {"xticks": positions, "xticklabels": list(labels)}
+    names = map(str, domain if len(domain) <= MOST_NAMES else [""] * len(domain))
+    ticks = {} if are_numbers else {"xticks": positions, "xticklabels": list(names)}
     rows = []
     for fit_of_set, examples, average, best in zip(sets, fit.examples.sets, *answers, strict=True):
         members = [
@@ -414,12 +419,11 @@ def hypotheses(fit: ConceptFit, *, num_hypotheses: int = 8, ax: GivenAxes = None
             for is_in, height, marker, color, label in members
             if is_in.any()
         ]
-        shown = ", ".join(str(domain[place]) for place in np.flatnonzero(examples.positive))
         membership = Panel(
             [mark("bar", positions, average, color=ONE_STEP, label=f"belongs to it: {AVERAGE_NAME}"), *dots],
             xlabel="member",
             ylabel="probability\nof membership",
-            title=f"after the examples {shown}",
+            title="after the examples " + ", ".join(str(domain[place]) for place in np.flatnonzero(examples.positive)),
             settings={"ylim": (-0.15, 1.15), "yticks": [0, 0.5, 1], **ticks},
         )
         rows.append((_hypothesis_panel(fit_of_set, num_hypotheses), membership))
@@ -431,13 +435,20 @@ def _hypothesis_panel(fit: ConceptFit, number: int) -> Panel:
     table = fit.hypotheses.head(number).query("weight > weight.max() / 200")
     is_best, places = table["hypothesis"] == fit.ties[0], range(len(table))
     colors, hatches = np.where(is_best, TWO_STEP, ONE_STEP), np.where(is_best, "////", "").tolist()
-    marks = [
-        mark("barh", places, table["weight"], color=colors, hatch=hatches, height=0.66),
-        mark("locator_params", axis="x", nbins=4),
-    ]
-    ends = {"ylim": (number - 0.5, -0.5), "xlim": (0, 1.05 * table["weight"][0])}
-    ticks = {"yticks": places, "yticklabels": table["hypothesis"]}
-    return Panel(marks, "posterior probability", "hypothesis", settings=ends | ticks)
+    return Panel(
+        [
+            mark("barh", places, table["weight"], color=colors, hatch=hatches, height=0.66),
+            mark("locator_params", axis="x", nbins=4),
+        ],
+        xlabel="posterior probability",
+        ylabel="hypothesis",
+        settings={
+            "yticks": places,
+            "yticklabels": table["hypothesis"],
+            "xlim": (0, 1.05 * table["weight"][0]),
+            "ylim": (number - 0.5, -0.5),
+        },
+    )
 
 
 def _answers(fit: Fit, X: Data, rules: Sequence[Rule] | None, kind: type) -> list[tuple[Answer, Look]]:

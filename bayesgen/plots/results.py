@@ -42,7 +42,6 @@ CURVES = (  # of a study: column of the summary, that of its error, and what it 
     ("log_score", "log_score_error", "mean log score of test rows\n(nats a row; higher is better)"),
     ("difference", "standard_error", "difference from {}\n(nats a row)"),
 )
-TRUTHS = " and their truths: give X and y, or a comparison with y_test"
 NOTE_LETTERS = 34  # in a line below a panel
 MOST_LINEAR = 10.0  # nats; farther differences make a forest's axis logarithmic
 NOT_FINITE = {-np.inf: "−∞: it rules out true values", np.inf: "+∞: the other answer rules out true values"}
@@ -83,9 +82,12 @@ def _reliability_panel(answers: Sequence[Answer], truth: Any, num_bins: int) -> 
     for answer, look in drawn_answers(answers):
         counts, confidences, shares = calibration_bins(answer.prediction.log_probabilities, truth, num_bins)
         marks += curve_in_band(confidences, shares, _calibrated_shares(counts, confidences), look)
-    band = mark("fill_between", [], [], color=GREY, alpha=0.3, label="bands of calibrated answers, 95 %")
     return Panel(
-        [*marks, band, draw_diagonal],
+        [
+            *marks,
+            draw_diagonal,
+            mark("fill_between", [], [], color=GREY, alpha=0.3, label="bands of calibrated answers, 95 %"),
+        ],
         xlabel="probability of the most probable class",
         ylabel="share of rows where it is true",
     )
@@ -181,24 +183,16 @@ def _agreement_panel(answers: Sequence[Answer], truth: Any) -> Panel:
     codes = np.nan_to_num(tables[1], nan=-np.inf).argmax(1) if truth is None else truth
     x, height = (np.exp(table[np.arange(len(table)), codes]) for table in tables)
     differs = two_step.prediction.labels != one_step.prediction.labels
+    label = "different classes" if differs.any() else None
     note = functools.partial(mark, "annotate", xycoords="axes fraction")
-    marks = [
-        mark("plot", x[~differs], height[~differs], "o", color=GREY, alpha=0.6, mew=0, label="same class by both"),
-        mark(
-            "plot",
-            x[differs],
-            height[differs],
-            "x",
-            color=INK,
-            mew=1.2,
-            label="different classes" if differs.any() else None,
-        ),
-        draw_diagonal,
-        note(f"higher by the average\nin {np.sum(height > x)} rows", (0.03, 0.97), color=ONE_STEP, va="top"),
-        note(f"higher by one process\nin {np.sum(height < x)} rows", (0.97, 0.03), color=TWO_STEP, ha="right"),
-    ]
     return Panel(
-        marks,
+        [
+            mark("plot", x[~differs], height[~differs], "o", color=GREY, alpha=0.6, mew=0, label="same class by both"),
+            mark("plot", x[differs], height[differs], "x", color=INK, mew=1.2, label=label),
+            draw_diagonal,
+            note(f"higher by the average\nin {np.sum(height > x)} rows", (0.03, 0.97), color=ONE_STEP, va="top"),
+            note(f"higher by one process\nin {np.sum(height < x)} rows", (0.97, 0.03), color=TWO_STEP, ha="right"),
+        ],
         xlabel=words_for(two_step),
         ylabel=words_for(one_step),
         title=f"probability of the {'averaged' if truth is None else 'true'} class",
@@ -237,7 +231,9 @@ def compared(
     if not all(isinstance(answer.prediction, kind) for answer in answered) or (needs_truth and subject.truth is None):
         noun, other = {ClassPrediction: ("classes", "coverage"), ContinuousPrediction: ("numbers", "reliability")}[kind]
         raise PredictionError(
-            f"The figure is of predictions of {noun}{TRUTHS * needs_truth}. See plots.{other} for others."
+            f"The figure is of predictions of {noun}"
+            f"{' and their truths: give X and y, or a comparison with y_test' * needs_truth}. "
+            f"See plots.{other} for others."
         )
     return subject
 
@@ -321,7 +317,8 @@ def _with_names(table: pd.DataFrame, two_step: set[tuple[str, str]]) -> pd.DataF
     """Scores with the name of each answer, and whether it is of two steps; None for the true process."""
     names = table[["model", "method", "rule"]].itertuples(index=False, name=None)
     steps = [None if model == TRUTH else (method, rule) in two_step for model, method, rule in names]
-    return table.assign(name=table["method"] + " · " + table["rule"], is_two_step=pd.Series(steps, table.index, object))
+    name = table["method"].where(table["model"] == TRUTH, table["method"] + " · " + table["rule"])
+    return table.assign(name=name, is_two_step=pd.Series(steps, table.index, object))
 
 
 def learning_curves(
@@ -338,14 +335,14 @@ def learning_curves(
         width: of a new figure in inches; panels stand below each other where it is too narrow.
     """
     by_title = {"": studies} if isinstance(studies, Study) else studies
-    about = " ".join(["Bands: one standard error.", *dict.fromkeys(study.about_errors for study in by_title.values())])
+    abouts = dict.fromkeys(study.about_errors for study in by_title.values())
     rows = [
         [_curve_panel(study, model, *columns).named(title) for columns in CURVES]
         for title, study in by_title.items()
         for model in study.references
         if model != TRUTH
     ]
-    return draw(rows, ax, width=width, height=2.7, note=about)
+    return draw(rows, ax, width=width, height=2.7, note=" ".join(["Bands: one standard error.", *abouts]))
 
 
 def _curve_panel(study: Study, model: str, column: str, error: str, ylabel: str) -> Panel:
@@ -402,8 +399,8 @@ def prequential(result: Prequential, *, ax: GivenAxes = None, width: float | Non
         mark("plot", range(num_rows), mean.to_numpy(), label=label, markevery=max(1, num_rows // 8), **look)
         for mean, label, look in zip(means, labels, looks(result.two_step), strict=True)
     ]
-    ylabel = "log p(y | x, rows before)\n(nats; higher is better)"
-    return draw([[Panel(marks, "rows learned before", ylabel)]], ax, width=width, height=2.6)
+    panel = Panel(marks, "rows learned before", "log p(y | x, rows before)\n(nats; higher is better)")
+    return draw([[panel]], ax, width=width, height=2.6)
 
 
 def calibration(result: Calibration, *, ax: GivenAxes = None, width: float | None = None) -> Figure:

@@ -230,10 +230,10 @@ def curve_in_band(
 
 
 def draw_diagonal(panel: Axes) -> None:
-    """The line of equal probabilities, and equal axes of probabilities from the lowest that is drawn to 1."""
+    """The line of equal probabilities, and axes of probabilities from the lowest that is drawn to 1."""
     ends = max(0.0, min(panel.dataLim.min)) - 0.03, 1.03
     panel.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, zorder=0)
-    panel.set(xlim=ends, ylim=ends, aspect="equal")
+    panel.set(xlim=ends, ylim=ends)  # no equal aspect, for which the first layout of a figure is wrong
 
 
 def save_figure(figure: matplotlib.figure.Figure, path: Path) -> None:

@@ -402,6 +402,15 @@ def test_posteriors_have_the_point_and_the_interval():
         plots.posterior(fit(), var_names=["mean"], num_draws=50)
 
 
+def test_means_are_drawn_in_the_panels_of_their_names(monkeypatch):
+    reordered = property(lambda posterior: dict(reversed(posterior.conjugate.mean().items())))
+    monkeypatch.setattr(type(fit().posterior), "mean", reordered)
+    panels = plots.posterior(fit(), var_names=["real_mean", "class_probs"], num_draws=50).axes
+    drawn = [panel.lines[0].get_xdata()[0] for panel in panels]
+    means = fit().posterior.conjugate.mean()
+    np.testing.assert_array_equal(drawn, np.concatenate([means["real_mean"].ravel(), means["class_probs"]]))
+
+
 def test_hypotheses_and_memberships_are_those_of_the_learner():
     figure = plots.hypotheses(game())
     left, right = figure.axes[:2]
