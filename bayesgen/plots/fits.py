@@ -89,7 +89,7 @@ def decision_regions(
         mark("fill_between", [], [], facecolor="none", edgecolor=INK, hatch="/////", label="the answers differ"),
     ]
     panels = [
-        Panel([*_region_marks(axes, table, region, look), *shared], *names, look["label"])
+        Panel([*_region_marks(axes, table, region, look), *shared], names[0], names[1], look["label"])
         for (_, look), table, region in zip(answers, tables, regions, strict=True)
     ]
     return draw([panels], ax, width=width, height=2.9, sharey=True)
@@ -195,7 +195,7 @@ def regression_bands(
     panel = Panel(
         marks,
         xlabel=name + " (other columns at their means)" * bool(means),
-        ylabel=getattr(y, "name", None) or getattr(fit.schema.response, "name", "y"),
+        ylabel=str(getattr(y, "name", None) or getattr(fit.schema.response, "name", "y")),
         settings={"xlim": x[[0, -1]]},
     )
     return draw([[panel]], ax, width=width, height=3.0)

@@ -282,7 +282,7 @@ def paired_differences(result: Comparison | Study, *, ax: GivenAxes = None, widt
     return draw([[panel]], ax, width=width, height=height)
 
 
-def _bar(place: int, row: Mapping[str, Any]) -> Mark:
+def _bar(place: int, row: Mapping[Any, Any]) -> Mark:
     """The difference of an answer with its errors, or a word in its place."""
     difference, is_two_step = row["difference"], row["is_two_step"]
     if not np.isfinite(difference):

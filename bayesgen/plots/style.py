@@ -5,9 +5,9 @@ import dataclasses
 import io
 import itertools
 import math
+import operator
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import methodcaller as mark  # a mark by a method of `Axes`, with these arguments
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -64,6 +64,7 @@ LETTER, HANDLE, LINE = 0.063, 0.5, 0.175  # of legends in inches: width of a let
 GivenAxes: TypeAlias = Axes | Sequence[Axes] | np.ndarray | None
 Look: TypeAlias = Mapping[str, Any]  # colour, line, marker and label, as `Axes.plot` takes them
 Mark: TypeAlias = Callable[[Axes], Any]  # draws in axes
+mark: Callable[..., Mark] = operator.methodcaller  # by a method of `Axes`, with these arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +217,7 @@ def words_for(answer: Answer) -> str:
     return (MEAN_NAME if answer.is_mean else BEST_NAME) if answer.two_step else AVERAGE_NAME
 
 
-def class_look(code: int) -> dict[str, str]:
+def class_look(code: int | np.integer) -> dict[str, str]:
     """Colour, marker and hatch of a class, a component or a state."""
     cycles = {"color": CLASS_COLORS, "marker": CLASS_MARKERS, "hatch": CLASS_HATCHES}
     return {name: cycle[code % len(cycle)] for name, cycle in cycles.items()}
