@@ -133,10 +133,10 @@ def responsibilities(
     """
     names, cells = _numbers(X, columns, min(2, len(columns or read_table(X).names)))
     ((answer, look),) = _answers(fit, X, both_answers(fit)[-1:] if rule is None else [rule], ClassPrediction)
-    table, codes = answer.prediction.log_probabilities, np.arange(len(fit.classes))
+    table, codes = answer.prediction.log_probabilities, list(range(len(fit.classes)))
     colors, probabilities = [to_rgb(class_look(code)["color"]) for code in codes], np.exp(table)
     if len(cells) == 2:  # a point for each row, by its most probable component
-        here, mixed = named_classes(table) == codes[:, None], np.clip(probabilities @ colors, 0.0, 1.0)
+        here, mixed = named_classes(table) == np.array(codes)[:, None], np.clip(probabilities @ colors, 0.0, 1.0)
         drawn = [(*(column[rows] for column in cells), mixed[rows]) for rows in here]
     else:  # a point for each row and component
         drawn = [(cells[0], heights, [color]) for heights, color in zip(probabilities.T, colors, strict=True)]

@@ -217,7 +217,7 @@ def words_for(answer: Answer) -> str:
     return (MEAN_NAME if answer.is_mean else BEST_NAME) if answer.two_step else AVERAGE_NAME
 
 
-def class_look(code: int | np.integer) -> dict[str, str]:
+def class_look(code: int) -> dict[str, str]:
     """Colour, marker and hatch of a class, a component or a state."""
     cycles = {"color": CLASS_COLORS, "marker": CLASS_MARKERS, "hatch": CLASS_HATCHES}
     return {name: cycle[code % len(cycle)] for name, cycle in cycles.items()}
