@@ -65,16 +65,25 @@ class Contrast:
         is_more = math.isinf(self.difference) or abs(self.difference) > 2 * self.standard_error
         return int(math.copysign(is_more, self.difference))
 
+    def text(self, pattern: str) -> str:
+        """The difference with its error, in the pattern, or why there is none."""
+        difference = with_error(self.difference, self.standard_error)
+        if not difference:
+            return "both rule out a truth" if math.isnan(self.difference) else "the same"
+        is_error_unknown = math.isfinite(self.difference) and math.isnan(self.standard_error)
+        return pattern.format(difference) + ", of unknown error" * is_error_unknown
+
 
 def contrast(log_scores: LogScores, two_step: Collection[str]) -> Contrast | None:
-    """The first average against the plug-in from which it is least ahead; None without such a pair.
+    """The first average with scores against the plug-in from which it is least ahead; None without such a pair.
 
     Args:
         log_scores: of each answer. Units in which one of a pair is NaN, which has no score, are left out.
         two_step: names of the plug-ins.
     """
-    average = next((name for name in log_scores if name not in two_step), "")
-    plug_ins = [name for name in log_scores if name in two_step and average]
+    scored = [name for name, scores in log_scores.items() if not np.isnan(scores).all()]
+    average = next((name for name in scored if name not in two_step), "")
+    plug_ins = [name for name in scored if name in two_step and average]
     pairs = {name: np.stack([log_scores[average], log_scores[name]]) for name in plug_ins}
     pairs = {name: pair[:, ~np.isnan(pair).any(axis=0)] for name, pair in pairs.items()}
     pairs = {name: pair for name, pair in pairs.items() if pair.size}
@@ -105,10 +114,10 @@ def verdict(log_scores: Mapping[str, LogScores], two_step: Collection[str]) -> s
         )
     places = dict[int, list[str]]()
     for place, between in contrasts.items():
-        by = with_error(between.difference, between.standard_error)
-        by = by if places else f"mean log score {by} nats a row"
+        by = between.text("{}" if places else "mean log score {} nats a row")
         places.setdefault(between.sign, []).append(f"{place} ({by})")
-    same = f", the same here as {joined(first.same)}" if first.same else ""
+    same_everywhere = [name for name in first.same if all(name in between.same for between in contrasts.values())]
+    same = f", the same here as {joined(same_everywhere)}" if same_everywhere else ""
     once = [(f" than the best {'other ' * bool(same)}plug-in ({best})", " (two standard errors)")]
     clauses = [
         f"{WORDS[sign].format(*words)} {joined(texts)}"

@@ -237,7 +237,9 @@ def as_number(value: Any) -> Any:
 def shown(value: object) -> str:
     """A hyperparameter in short: numbers as such, also where an array holds one alone, other arrays by shape."""
     if isinstance(value, np.ndarray | jax.Array):
-        is_number = value.ndim == 0 or (isinstance(value, np.ndarray) and value.size > 0 and np.ptp(value) == 0)
+        is_number = value.ndim == 0 or (
+            isinstance(value, np.ndarray) and value.size > 0 and (value == value.flat[0]).all()
+        )
         return f"{np.ravel(value)[0]:g}" if is_number else f"<array {value.shape}>"
     return type(value).__name__ if isinstance(value, dist.Distribution) else repr(value)
 

@@ -35,6 +35,7 @@ def public(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        handled = sys.exception()  # by the caller, whose own it stays
         try:
             if len(args) > len(by_position) and not takes_more:
                 positions = ", ".join(by_position[is_method:])
@@ -46,7 +47,7 @@ def public(function: Function) -> Function:
             with at_work(f"{name}({about})", kwargs.get("progress")):
                 return function(*args, **required | kwargs)
         except Exception as error:
-            shorten_traceback(error)
+            shorten_traceback(error, handled)
             raise
 
     return call  # type: ignore[return-value]
@@ -82,12 +83,15 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
         if outer is None:
             RUNNING.append(work)
             if not WATCH["thread"].is_alive():
-                WATCH["thread"] = threading.Thread(target=watch, daemon=True)
-                WATCH["thread"].start()
+                thread = WATCH["thread"] = threading.Thread(target=watch, daemon=True)
+                with contextlib.suppress(RuntimeError):  # no thread starts while Python ends
+                    thread.start()
         if is_main:
             sys.unraisablehook = hook
         yield
     finally:
+        LISTENER.reset(listener_token)
+        WORK.reset(token)
         if is_main:
             sys.unraisablehook = usual
         if outer is None:
@@ -95,8 +99,6 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
             if work.line is not None:
                 work.end()
         del work.steps[key]
-        WORK.reset(token)
-        LISTENER.reset(listener_token)
 
 
 def _interrupt(main_thread: int) -> None:
@@ -107,25 +109,33 @@ def _interrupt(main_thread: int) -> None:
         signal.pthread_kill(main_thread, signal.SIGINT)  # also ends its waiting
 
 
-_LIBRARIES = (str(Path(__file__).parents[1]), os.path.dirname(os.__file__), "<string>", "<frozen", "<@")
+_FOLDERS = (Path(__file__).parents[1], Path(os.__file__).parent)
+_LIBRARIES = (*(f"{folder}{os.sep}" for folder in _FOLDERS), "<string>", "<frozen", "<@")
 
 
-def shorten_traceback(error: Exception) -> None:
+def shorten_traceback(error: Exception, handled: BaseException | None = None) -> None:
     """Leave of a traceback what is of use to whoever wrote the call: its first frame and, below it, their own function.
 
     Where no function of the user's was running, the last frame of an error of bayesgen is left; other errors are faults
     and stay as they are. The cause is treated alike, or not shown where it says no more. In Python's development mode,
     `python -X dev`, tracebacks are complete.
+
+    Args:
+        error: what was raised.
+        handled: what the caller was handling, of which nothing is changed.
     """
     first, is_ours = error.__traceback__, isinstance(error, BayesgenError)
     link = _link_to_show(first and first.tb_next, is_ours)
     if first is None or link is None or sys.flags.dev_mode:
         return
     first.tb_next = link
-    cause = error.__cause__ or error.__context__
-    traceback = None if cause is None else cause.__traceback__
-    link = _link_to_show(traceback, is_ours and not isinstance(cause, BayesgenError))
-    error.__cause__ = cause and link and cause.with_traceback(link)  # None hides a context, too
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and cause is not handled and cause.__traceback__ is not None:
+        link = _link_to_show(cause.__traceback__, is_ours and not isinstance(cause, BayesgenError))
+        if link is None:
+            error.__cause__ = None  # nor is a context shown
+        else:
+            cause.__traceback__ = link
 
 
 def _link_to_show(traceback: TracebackType | None, needs_last: bool) -> TracebackType | None:

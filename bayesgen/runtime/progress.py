@@ -32,7 +32,7 @@ class Work:
     def tell_if_long(self) -> None:
         """Tell what is being done, if nothing has been seen for some seconds: once, or in a notebook's line."""
         seconds = time.monotonic() - self.last_sign
-        if not self.is_quiet and seconds > SILENCE:
+        if sys.stderr is not None and not self.is_quiet and seconds > SILENCE:
             steps = ", ".join(self.steps.copy().values())
             text = f"bayesgen: at work on {steps}; first calls compile, which takes longest."
             if in_notebook():

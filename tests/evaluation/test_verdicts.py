@@ -139,3 +139,22 @@ def test_sizes_of_one_verdict_stand_together():
     same = {size: {"MAP": noise, AVERAGE: noise} for size in by_place}
     assert "are one answer here" in verdict(same, {"MAP"})
     assert verdict({"with 5": {"MAP": noise}}, {"MAP"}) == NO_PAIR
+
+
+def test_a_refused_average_leaves_the_place_to_the_next_one():
+    refused, sampled, point = scores(np.nan, np.nan), scores(-0.5, -0.6), scores(-1, -1)
+    between = contrast({"MAP + PlugIn": point, AVERAGE: refused, "NUTS + BMA": sampled}, {"MAP + PlugIn"})
+    assert between.average == "NUTS + BMA" and between.difference == pytest.approx(0.45)
+
+
+def test_differences_that_are_no_numbers_or_have_no_error_are_said_in_words():
+    one_way, other_way = scores(-np.inf, -1), scores(-1, -np.inf)
+    assert verdict({"here": {"p": one_way, "a": other_way}}, {"p"}).endswith("here (both rule out a truth).")
+    one_row = verdict({"on 1 test row": {"p": scores(-1), "a": scores(-2)}}, {"p"})
+    assert one_row.endswith("(mean log score −1.0000 nats a row, of unknown error).")
+
+
+def test_answers_that_are_the_same_at_one_size_alone_are_not_said_to_be_the_same():
+    same, other = {"p": scores(-1, -1), "a": scores(-1, -1)}, {"p": scores(-1, -1), "a": scores(-0.5, -0.4)}
+    text = verdict({"with 5": same, "with 9": other}, {"p"})
+    assert "Averaging (a) predicts neither" in text and "with 5 (the same); better" in text

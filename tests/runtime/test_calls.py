@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -13,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayesgen as bg
-from bayesgen.runtime import bar, progress, public
+from bayesgen.runtime import at_work, bar, progress, public
 
 X, Y = np.random.default_rng(0).normal(size=(12, 2)), list("ab") * 6
 MODEL, NEW = bg.NaiveBayes(), X[:3]
@@ -221,3 +222,64 @@ def test_a_first_fit_that_compiles_for_long_is_not_silent():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lines = [line for line in done.stderr.splitlines() if line.startswith("bayesgen: at work on fit(NaiveBayes)")]
     assert len(lines) == 1 and done.stdout == ""
+
+
+class CodeError(Exception):
+    """An error of a program of the user's."""
+
+
+def failing(n):
+    raise CodeError("no model") from KeyError("root")
+
+
+def test_the_cause_that_a_program_states_is_kept():
+    with pytest.raises(CodeError) as caught:
+        bg.GenerativeProgram(failing, label=None)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_what_is_hidden_stays_hidden():
+    @public
+    def refused():
+        try:
+            fitted_by_name("a")
+        except TypeError:
+            raise bg.DataError("no row") from None
+
+    def fitted_by_name(name):
+        raise TypeError(name)
+
+    with pytest.raises(bg.DataError) as caught:
+        refused()
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def test_what_the_caller_is_handling_stays_as_it_is():
+    @public
+    def refused():
+        raise bg.DataError("no row")
+
+    code = compile("try:\n  raise error\nexcept ValueError:\n  refused()", "site-packages/other.py", "exec")
+    with pytest.raises(bg.DataError, match="no row") as caught:
+        exec(code, {"error": bg.DataError("no table"), "refused": refused})
+    assert str(caught.value.__context__) == "no table" and not caught.value.__suppress_context__
+
+
+def test_calls_work_without_a_standard_error_and_without_threads(monkeypatch, capsys):
+    class NoThread(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(progress, "SILENCE", -1.0)
+    with at_work("a step"):
+        monkeypatch.setattr(sys, "stderr", None)
+        with bar("Rounds", 2, None) as advance:
+            advance(1)
+        progress.Work(is_quiet=False).tell_if_long()
+        monkeypatch.undo()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setitem(progress.WATCH, "thread", threading.Thread())
+    monkeypatch.setattr(threading, "Thread", NoThread)
+    with at_work("a step"):
+        assert len(progress.RUNNING) == 1
+    assert not progress.RUNNING
