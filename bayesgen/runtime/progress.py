@@ -58,7 +58,7 @@ class Work:
 
 def in_notebook() -> bool:
     """Whether a notebook shows the results; IPython is not imported for this question."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
 
@@ -84,7 +84,7 @@ def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callabl
         amounts.append(amount)
         work.steps[key] = description if total == 1 else f"{description} ({sum(amounts):,.0f} of {total:,})"
 
-    if in_notebook() or not (sys.stderr.isatty() if is_shown is None else is_shown):
+    if in_notebook() or sys.stderr is None or not (sys.stderr.isatty() if is_shown is None else is_shown):
         count(0.0)
         try:
             yield count

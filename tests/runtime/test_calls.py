@@ -273,6 +273,7 @@ def test_calls_work_without_a_standard_error_and_without_threads(monkeypatch, ca
     monkeypatch.setattr(progress, "SILENCE", -1.0)
     with at_work("a step"):
         monkeypatch.setattr(sys, "stderr", None)
+        monkeypatch.setitem(sys.modules, "IPython", None)  # as where imports of it are blocked
         with bar("Rounds", 2, None) as advance:
             advance(1)
         progress.Work(is_quiet=False).tell_if_long()
