@@ -35,6 +35,7 @@ _SEPARATORS = {".tsv": "\t", ".tab": "\t"}  # commas in other text files
 _COMPRESSED = (".gz",)
 _PARQUET = (".parquet", ".pq")
 _QUERY = "?"
+_NAMED = 5  # columns that a warning names
 # ValueError covers what pandas and Arrow raise of contents they cannot read, other encodings included.
 _UNREADABLE = (OSError, EOFError, ValueError, zlib.error)
 
@@ -117,8 +118,8 @@ class FileReader:
         if len(frame) == 0:
             raise DataError(f"{path} has no rows below its header line.")
         for topic, columns in self.notes.items():
-            more = f" and {len(columns) - 20} more" if len(columns) > 20 else ""
-            warn(_NOTES[topic].format(", ".join(columns[:20]) + more))
+            more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
+            warn(_NOTES[topic].format(", ".join(columns[:_NAMED]) + more))
         if unmet := [mark for mark in self.missing if mark not in self.met]:
             warn(f"No cell of {path} is {quote_some(unmet)}, which is to mark a missing cell. Is it spelled so there?")
         return frame

@@ -212,7 +212,12 @@ class Comparison(Judged):
         return comparison_page(self, path, title)
 
     def _description(self) -> Description:
-        columns = ["model", "method", "rule", *self.target.headline, "difference", "standard_error"]
+        columns = ["model", "method", "rule", *self.target.headline]
+        differences = ["difference", "standard_error"]
+        if self.table["difference"].isna().all():  # no MAP
+            differences = [f"{column}_from_mean" for column in differences]
+        if self.table[differences[0]].notna().any():
+            columns += differences
         return f"Comparison on {len(self.rows)} test rows", {
             **self._verdict_entries,
             **notes_on_scores(self.table),

@@ -170,8 +170,8 @@ class Fit(TrainedProgram, Generic[Labelled]):
         draws = self.posterior
         if not isinstance(draws, Draws):
             raise PredictionError(
-                f"diagnose() is for chains, and a fit by {self.method!r} has none: it is a point, or its draws are "
-                "independent. Fit with NUTS()."
+                f"diagnose() is for chains, and a fit by {self.method!r} has none, and nothing to diagnose: it is a "
+                "formula or a point, or its draws are independent. Only NUTS() draws chains."
             )
         if draws.entries is None:
             raise PredictionError("The chains are too short for diagnostics: fit with num_samples of hundreds.")

@@ -40,7 +40,7 @@ from .style import (
 PROBABILITIES = np.linspace(0.0, 1.0, 101)  # of central intervals
 CURVES = (  # of a study: column of the summary, that of its error, and what it is
     ("log_score", "log_score_error", "mean log score of test rows\n(nats a row; higher is better)"),
-    ("difference", "standard_error", "difference from {}\n(nats a row)"),
+    ("difference", "standard_error", "difference from\n{}\n(nats a row)"),
 )
 NOTE_LETTERS = 34  # in a line below a panel
 MOST_LINEAR = 10.0  # nats; farther differences make a forest's axis logarithmic
@@ -374,7 +374,7 @@ def _limits(curves: pd.DataFrame, column: str, error: str) -> tuple[float, float
     finite = curves[np.isfinite(curves[column].astype(float))].fillna({error: 0.0})
     if finite.empty:
         return -1.0, 1.0
-    middle = finite.groupby("size")[column].median().min()
+    middle = finite.groupby("size")[column].quantile(0.5, interpolation="lower").min()  # of two, the lower
     lowest = max(middle - 0.5 * (finite[column].max() - middle), finite[column].min())
     shown = finite[finite[column] >= lowest]
     highest = (shown[column] + shown[error]).max()

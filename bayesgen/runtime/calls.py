@@ -43,7 +43,7 @@ def public(function: Function) -> Function:
                 raise DataError(
                     f"{name} takes {positions} by position and all else by name: write {name}({positions}, {example})."
                 )
-            about = "" if is_method or not args else type(args[0]).__name__
+            about = "" if is_method or not args or isinstance(args[0], dict) else type(args[0]).__name__
             with at_work(f"{name}({about})", kwargs.get("progress")):
                 return function(*args, **required | kwargs)
         except Exception as error:

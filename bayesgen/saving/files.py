@@ -184,7 +184,9 @@ def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str,
     except PermissionError:
         raise
     except OSError as error:
-        raise DataError("it is no netCDF file, or is truncated.") from error
+        raise DataError(
+            "it is no netCDF file, or is truncated. fit.save() writes files of fits; load_dataset() reads tables."
+        ) from error
     with file:
         about = {name: np.asarray(value).ravel()[0] for name, value in file.attrs.items() if np.size(value)}
         yield lambda name: np.asarray(file[name][...]), about

@@ -165,6 +165,13 @@ def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path):
         load_dataset(tmp_path)
 
 
+def test_a_warning_names_few_of_many_columns(tmp_path):
+    frame = pd.DataFrame({f"vote {number}": ["y", "n", "?"] for number in range(7)} | {"party": ["a", "b", "a"]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(BayesgenWarning, match=r"in 'vote 0' \(1 cells\).*'vote 4' \(1 cells\) and 2 more\. Where"):
+        load_dataset(tmp_path / "t.csv")
+
+
 def test_a_target_that_is_not_there_is_refused_with_the_columns(tmp_path):
     write_csv(tmp_path / "t.csv")
     with pytest.raises(DataError, match=r"no column 'color'.*Did you mean 'colour'\?.*'length', 'open', 'colour'"):

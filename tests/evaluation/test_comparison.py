@@ -299,6 +299,14 @@ def test_a_score_of_minus_infinity_is_explained_beside_it():
     assert "1 by NaiveBayes, MAP + PlugIn" in " ".join(text.split())
 
 
+@pytest.mark.parametrize("rules, are_shown", [([bg.PlugIn(), bg.BMA()], True), ([bg.BMA()], False)])
+def test_without_map_differences_are_shown_from_the_mean_or_not_at_all(rules, are_shown):
+    data = [[1.0], [2.0], [7.0], [9.0]], list("aabb"), [[1.5], [8.0]], ["a", "b"]
+    text = repr(bg.compare(bg.NaiveBayes(), *data, pairs=[(bg.Exact(), rule) for rule in rules]))
+    assert ("difference_from_mean" in text) is are_shown and ("difference" in text) is are_shown
+    assert "NaN" not in text
+
+
 def test_data_that_every_method_refuses_raise():
     with pytest.raises(bg.DataError, match="x0"):
         compare(bg.NaiveBayes(), [[1.0], [np.inf], [2.0]], ["a", "b", "a"], [[1.0]], ["a"], methods=METHODS)

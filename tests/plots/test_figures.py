@@ -338,6 +338,16 @@ def test_curves_of_a_study_are_its_summary():
     assert "MLE · PlugIn refused at 2" in scores.get_xlabel()
 
 
+def test_two_answers_are_both_inside_the_panels():
+    all_answers = study()
+    table = all_answers.table[all_answers.table["rule"].isin(["BMA"]) | (all_answers.table["method"] == "MAP")]
+    two = dataclasses.replace(all_answers, table=table, pairs=((bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())))
+    for panel in plots.learning_curves(two).axes:
+        values = np.concatenate([curve.get_ydata() for curve in curves(panel).values()])
+        lowest, highest = panel.get_ylim()
+        assert lowest < values.min() < values.max() < highest
+
+
 def test_long_differences_leave_short_ones_visible():
     (panel,) = plots.paired_differences(study()).axes
     assert panel.get_xscale() == "symlog" and "logarithmic" in panel.get_xlabel()
