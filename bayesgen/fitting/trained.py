@@ -91,8 +91,13 @@ class PriorFamilies(Described, dict[str, Family]):
     @property
     def from_data(self) -> dict[str, list[str]]:
         """Name of a family -> its hyperparameters that are computed from means and variances of the training data."""
-        moved: Any = [None if moment is None else 4 * moment + 1 for moment in schema_moments(self.schema)]
-        moved_families = dict(self.model.conjugate(with_moments(self.schema, moved)).families())
+        moments: Any = [None if moment is None else 4 * moment + 1 for moment in schema_moments(self.schema)]
+        moved = with_moments(self.schema, moments)
+        if (response := moved.response) is not None and response.basis is not None:
+            features: Any = response.basis
+            basis = dataclasses.replace(features, mean=4 * features.mean + 1, variance=4 * features.variance + 1)
+            moved = dataclasses.replace(moved, response=dataclasses.replace(response, basis=basis))
+        moved_families = dict(self.model.conjugate(moved).families())
         pairs = {name: (family.hyperparameters, moved_families[name].hyperparameters) for name, family in self.items()}
         return {name: [key for key in now if np.any(now[key] != then[key])] for name, (now, then) in pairs.items()}
 

@@ -143,3 +143,12 @@ def test_equal_fits_may_have_taken_unlike_seconds():
     assert again == case.exact and again.seconds != case.exact.seconds
     updated = again.update(*case.data)  # nobody has timed it
     assert updated.seconds is None and "second" not in shown(updated)["method"]
+
+
+def test_numbers_from_the_features_of_a_regression_are_said_to_come_from_the_data():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    by_default = bg.fit(bg.LinearRegression(), X, X[:, 0], method=bg.Exact()).prior
+    assert by_default.from_data == {"y": ["precision", "location", "scale", "center"]}
+    stated = bg.LinearNormalInverseGamma(precision=1, mean=0, scale=2, center=0)
+    prior = bg.fit(bg.LinearRegression(prior=stated), X, X[:, 0], method=bg.Exact()).prior
+    assert prior.from_data == {"y": []} and "from the data" not in repr(prior)
