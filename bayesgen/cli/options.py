@@ -41,6 +41,13 @@ def is_stream(path: str | Path | None) -> bool:
     return str(path) == "-"
 
 
+def check_data(value: str) -> str:
+    """The name of a data set, or the path of a file that exists, which is seen before libraries are loaded."""
+    if Path(value).suffix and not Path(value).exists():
+        raise typer.BadParameter(f"There is no file '{value}'. Name another, or a data set such as iris.")
+    return value
+
+
 def _check_fit(value: Path) -> Path:
     """The path of a fit, which is no text, so that standard input and output do not carry it."""
     if is_stream(value) or value.suffix != ".nc":
@@ -141,6 +148,7 @@ class Options:
         str,
         typer.Argument(
             metavar="DATA",
+            callback=check_data,
             help="iris, wine, breast_cancer, digits, diabetes (a regression), or the path of a CSV or TSV file "
             "(perhaps gzipped) or of a Parquet file, with column names; - is standard input.",
         ),

@@ -8,7 +8,7 @@ import typer
 import bayesgen
 
 from .names import RuleName
-from .options import Decimal, FitFile, Missing, RowsFile, Separator, WordsAreValues
+from .options import Decimal, FitFile, Missing, RowsFile, Separator, WordsAreValues, check_data
 from .running import Outcome, Screen, run
 
 _RULES = {
@@ -24,6 +24,7 @@ def command(
         str,
         typer.Argument(
             metavar="NEW",
+            callback=check_data,
             help="CSV, TSV or Parquet file of rows, with the columns of the fit; others, and the one of labels, are "
             "left out. - is standard input.",
         ),
