@@ -20,7 +20,7 @@ WORDS = {
     -1: "worse{} by more than noise{}",
     0: "neither better nor worse{} beyond noise{}",
 }
-LogScores: TypeAlias = Mapping[str, Float[np.ndarray, " units"]]  # by answer, of test rows or of training sets
+ScoresByAnswer: TypeAlias = Mapping[str, Float[np.ndarray, " units"]]  # by answer, of test rows or of training sets
 
 
 class Judged(Described):
@@ -74,7 +74,7 @@ class Contrast:
         return pattern.format(difference) + ", of unknown error" * is_error_unknown
 
 
-def contrast(log_scores: LogScores, two_step: Collection[str]) -> Contrast | None:
+def contrast(log_scores: ScoresByAnswer, two_step: Collection[str]) -> Contrast | None:
     """The first average with scores against the plug-in from which it is least ahead; None without such a pair.
 
     Args:
@@ -96,7 +96,7 @@ def contrast(log_scores: LogScores, two_step: Collection[str]) -> Contrast | Non
     return min(contrasts, key=lambda c: (c.plug_in in same, math.isnan(c.difference), c.difference), default=None)
 
 
-def verdict(log_scores: Mapping[str, LogScores], two_step: Collection[str]) -> str:
+def verdict(log_scores: Mapping[str, ScoresByAnswer], two_step: Collection[str]) -> str:
     """The sentence on one model.
 
     Args:

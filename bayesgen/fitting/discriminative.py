@@ -269,7 +269,7 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     """
     if problem.data.model.response is not None:
         return response_fit(method, problem, problem.data.model.response)
-    rows = rows_with_labels(problem)
+    rows = class_labelled_rows(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
     density = ProgramDensity(problem.program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
@@ -283,7 +283,7 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     Raises:
         FitError: as `conditional_fit` does.
     """
-    rows = rows_with_labels(problem)
+    rows = class_labelled_rows(problem)
     joint = method.joint_fit(problem)
     program, statistics = problem.program, method.counted(problem.data.statistics)
     everything = [dataclasses.replace(rows, labels=None)]
@@ -300,7 +300,7 @@ def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) ->
     return search.result(values, {"objective": optimum.value, "other_parameters": other_values})
 
 
-def rows_with_labels(problem: ProgramProblem) -> Rows:
+def class_labelled_rows(problem: ProgramProblem) -> Rows:
     """The rows with labels.
 
     Raises:

@@ -153,7 +153,7 @@ FEWEST_DRAWS = 4  # of a chain, for R-hat and effective sample sizes to be defin
 
 
 @dataclasses.dataclass(frozen=True)
-class Entries:
+class EntryDiagnostics:
     """Diagnostics of all entries of parameters that vary.
 
     Attributes:
@@ -175,7 +175,7 @@ class Entries:
         return {name: np.append(diagnostics, np.nan)[entry] for name, entry in self.entry_of.items()}
 
     @classmethod
-    def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "Entries":
+    def of(cls, values: Mapping[str, Float[np.ndarray, "chains draws ..."]]) -> "EntryDiagnostics":
         """The diagnostics of draws, parameter -> (chain, draw, ...).
 
         Constant entries (a corner of a Cholesky factor) and those with draws that are not finite are left out, and of
@@ -237,7 +237,7 @@ def convergence_problems(
     stats: Mapping[str, Shaped[np.ndarray, "chains draws"]],
     name_of: NameOf,
     if_disagreeing: str | None = None,
-    entries: Entries | None = None,
+    entries: EntryDiagnostics | None = None,
 ) -> list[str]:
     """Sentences about failed diagnostics of convergence; none if there are none.
 
@@ -251,7 +251,7 @@ def convergence_problems(
     num_draws = stats["diverging"].shape[1]
     if num_draws < FEWEST_DRAWS:
         return [f"num_samples={num_draws} tells nothing of convergence: draw hundreds a chain"]
-    entries, messages = entries or Entries.of(values), [*_motionless(values), *_undefined(values, name_of)]
+    entries, messages = entries or EntryDiagnostics.of(values), [*_motionless(values), *_undefined(values, name_of)]
     divergent = int(stats["diverging"].sum())
     if divergent:
         messages.append(
@@ -382,9 +382,9 @@ class Draws(ProcessPosterior):
         return self.values if self.components is None else self.components.invariants
 
     @functools.cached_property
-    def entries(self) -> Entries | None:
+    def entries(self) -> EntryDiagnostics | None:
         """Diagnostics of the draws; None of too few."""
-        return Entries.of(self.diagnosed) if self.sample_stats["diverging"].shape[1] >= FEWEST_DRAWS else None
+        return EntryDiagnostics.of(self.diagnosed) if self.sample_stats["diverging"].shape[1] >= FEWEST_DRAWS else None
 
     @property
     def parameters(self) -> ParameterArrays:

@@ -24,7 +24,7 @@ from bayesgen.typing import Float, Int, Shaped
 from .traces import ATTRIBUTE, CODES, COVARIATE, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces
 
 FEW_ROWS = 58  # rows of a second trace, all of one class: of other parity, and with classes that do not occur
-MOST_ROWS, MOST_NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
+MOST_TRACED_ROWS, MOST_NUMBERS = 4_099, 2**18  # rows of a trace, and about how many numbers its parameters are
 IN_TAILS = 1e-4  # of the largest number: in the tails, sums of large numbers cancel
 TOLERANCE = 1e-8
 
@@ -45,7 +45,7 @@ class Recognition:
                 reasons[name] = reason
         reasons |= {name: "it is a latent of each row" for name in traces.program.local}
         _check_supports(traces)
-        size = traces.size_within(MOST_ROWS, MOST_NUMBERS)
+        size = traces.size_within(MOST_TRACED_ROWS, MOST_NUMBERS)
         self._probe = Probe(traces, size, tuple(reasons), label not in reasons)
         differing = self._probe.differing([name for name in attributes if name not in reasons], self._probe.runs)
         reasons |= differing

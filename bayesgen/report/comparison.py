@@ -13,7 +13,7 @@ from bayesgen.evaluation import Answer, Comparison
 from bayesgen.posteriors import Draws
 from bayesgen.prediction import Metric
 
-from .page import ANSWERS, KINDS, Cell, listed, page, paragraph, picture, program, section, table
+from .page import ANSWER_KINDS, ANSWERS, Cell, listed, page, paragraph, picture, program, section, table
 
 CAPTIONS = {
     "paired_differences": "Mean log scores less that of the answer below the axis, for the same rows. Bars are two "
@@ -32,7 +32,7 @@ CAPTIONS = {
     "probability zero under every class, and so has none; they count as wrong. Truth ruled out: rows whose true value "
     "has probability zero, so that their log score is −∞.",
 }
-ROWS = "# X, y: the training rows and their labels; X_test, y_test: the test rows"
+ROW_NAMES = "# X, y: the training rows and their labels; X_test, y_test: the test rows"
 CALL = "compare(models, X, y, X_test, y_test, methods=pairs, seed={seed}).to_html('report.html')"
 WIDE = 7.0  # inches
 STYLES = {"red": "wrong", "dim": "faint", "": ""}  # of cells of rows that differ
@@ -49,7 +49,7 @@ def comparison_page(comparison: Comparison, path: str | Path | None = None, titl
         "Figures": _figures(comparison),
         "Rows that differ": [part for model in models for part in _rows_that_differ(comparison, model)],
         "Diagnostics": _diagnostics(comparison),
-        "How to run it again": program(comparison, "methods", [ROWS, CALL.format(seed=config.get("seed"))]),
+        "How to run it again": program(comparison, "methods", [ROW_NAMES, CALL.format(seed=config.get("seed"))]),
     }
     return page(title or f"{joined([*models])}: the answers compared", comparison.verdict, parts, path)
 
@@ -83,7 +83,7 @@ def _score_table(comparison: Comparison, answers: Sequence[Answer]) -> str:
     for name, suffix in {"vs MAP": "", "vs mean": "_from_mean"}.items():
         numbers = zip(frame[f"difference{suffix}"], frame[f"standard_error{suffix}"], strict=True)
         columns[name] = [with_error(*pair) or "–" for pair in numbers]
-    names = [[answer.name, KINDS[answer.two_step]] for answer in answers]
+    names = [[answer.name, ANSWER_KINDS[answer.two_step]] for answer in answers]
     return table(["answer", "kind", *columns], [[*n, *c] for n, *c in zip(names, *columns.values(), strict=True)], 2)
 
 

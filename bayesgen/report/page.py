@@ -12,7 +12,7 @@ from bayesgen import plots
 Cell: TypeAlias = str | tuple[str, str]  # a text, with a class of the style sheet
 NARROW = 3.6  # inches of a figure for a phone
 DPI, SCALE = 200, 110  # dots of figures, and pixels of the page, per inch
-KINDS = {True: ("one process", "two-step"), False: ("average", "one-step"), None: ("true process", "truth")}
+ANSWER_KINDS = {True: ("one process", "two-step"), False: ("average", "one-step"), None: ("true process", "truth")}
 ANSWERS = (
     "A process is one way in which rows may come about: values for all parameters of the model. A plug-in answer takes "
     "two steps: it chooses one process by the training rows, and predicts by that one. An averaged answer takes one "

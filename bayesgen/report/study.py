@@ -11,13 +11,13 @@ from bayesgen.describe import joined, significant, with_error
 from bayesgen.evaluation import TRUTH, Study
 from bayesgen.prediction import ClassScorer, ContinuousScorer, DensityScorer, Scorer
 
-from .page import ANSWERS, KINDS, listed, page, paragraph, picture, program, section, table
+from .page import ANSWER_KINDS, ANSWERS, listed, page, paragraph, picture, program, section, table
 
 CURVES = (
     "Learning curves: the mean log score of test rows by the number of training rows, and below its difference from "
     "one answer on the same rows. Bands are one standard error to either side."
 )
-CALL = (
+STUDY_CALL = (
     "study(models, {data}, pairs=pairs, sizes={sizes}, repeats={repeats}, per_class={per_class}, test={test!r}, "
     "seed={seed}).to_html('report.html')"
 )
@@ -39,7 +39,7 @@ def study_page(study: Study, path: str | Path | None = None, title: str | None =
         "Scores": [*_score_tables(study, scorer), paragraph(f"{scorer.legend} {note} {study.about_errors}")],
         "Diagnostics": _diagnostics(study),
         "How to run it again": program(
-            study, "pairs", ["# X, y: all rows and their labels", CALL.format(**config, data=data)]
+            study, "pairs", ["# X, y: all rows and their labels", STUDY_CALL.format(**config, data=data)]
         ),
     }
     return page(title or f"{joined(models)}: learning from few rows", study.verdict, parts, path)
@@ -71,7 +71,7 @@ def _score_tables(study: Study, scorer: type[Scorer]) -> Iterator[str]:
         rows = []
         for line in summary.to_dict("records"):
             pair = line["method"], line["rule"]
-            kind = KINDS[None if model == TRUTH else pair in study.two_step]
+            kind = ANSWER_KINDS[None if model == TRUTH else pair in study.two_step]
             scores = ["–" if math.isnan(line[column]) else texts[column][1](line[column]) for column in shown]
             difference = with_error(line["difference"], line["standard_error"]) or "–"
             rows.append([" + ".join(pair), kind, str(line["size"]), *scores, difference, str(line["repeats"])])

@@ -4,7 +4,7 @@ import contextvars
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,10 @@ from numpy.typing import ArrayLike
 
 from bayesgen.data import whole_numbers
 from bayesgen.errors import DataError
-from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Result, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
-
-Result = TypeVar("Result")
 
 LOG_2PI = math.log(2 * math.pi)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bayesgen.posteriors.draws import Entries, convergence_problems, entry_names
+from bayesgen.posteriors.draws import EntryDiagnostics, convergence_problems, entry_names
 
 
 def chains(rng, correlation, num_entries, shift=0.0):
@@ -18,7 +18,7 @@ def chains(rng, correlation, num_entries, shift=0.0):
 @pytest.mark.parametrize("correlation", [0.5, 0.8, 0.9])
 def test_chains_of_one_distribution_are_not_said_to_disagree(correlation):
     rng = np.random.default_rng(1)
-    runs = [Entries.of({"x": chains(rng, correlation, 8)}) for _ in range(6)]
+    runs = [EntryDiagnostics.of({"x": chains(rng, correlation, 8)}) for _ in range(6)]
     assert not any(run.disagreeing().any() for run in runs)
     if correlation > 0.5:  # and yet their R-hat is above 1.01, as that of a few hundred effective draws is
         assert all((run.rhats > 1.01).any() for run in runs)
@@ -30,7 +30,7 @@ def test_chains_of_different_distributions_are_said_to_disagree():
     wide[1] *= 1.6
     stuck = chains(rng, 0.9, 1) * 0.01 + np.arange(4.0)[:, None, None]  # four places, each chain at one
     for draws in (chains(rng, 0.5, 1, shift=0.5), chains(rng, 0.9, 1, shift=1.5), wide, stuck):
-        assert Entries.of({"x": draws}).disagreeing().all()
+        assert EntryDiagnostics.of({"x": draws}).disagreeing().all()
 
 
 def test_problems_name_the_worst_entry_and_count_each_once():
@@ -86,5 +86,5 @@ def test_draws_that_are_no_numbers_are_told_by_name():
     broken[0, 0, 0] = np.inf
     (told,) = convergence_problems({"a": moving, "root": broken}, stats, names)
     assert told.startswith("'root[1]' is not a finite number in 80.0% of the draws") and "(2 such entries" in told
-    entries = Entries.of({"a": moving, "root": broken})
+    entries = EntryDiagnostics.of({"a": moving, "root": broken})
     assert len(entries.sizes) == 2 and np.isnan(entries.by_site(entries.sizes)["root"]).all()
