@@ -1,4 +1,4 @@
-"""Calibrate what is shipped by simulation, and write docs/validation.md: `python -m benchmarks.validation`.
+"""Calibrate what is shipped by simulation, and write VALIDATION.md: `python -m benchmarks.validation`.
 
 Each line simulates data sets under the prior of a model, or about its posterior, fits them, and tests that the ranks of
 the true processes among posterior draws are uniform. Negative controls at the end have to be rejected.
@@ -21,7 +21,7 @@ import bayesgen as bg
 
 from . import report
 
-TABLE = Path(__file__).parents[1] / "docs" / "validation.md"
+TABLE = Path(__file__).parents[1] / "VALIDATION.md"
 ROWS, EXACT_SIMULATIONS, NUTS_SIMULATIONS = 20, 1000, 100
 SAMPLER = bg.NUTS(num_warmup=150, num_samples=150, num_chains=2)
 HEADINGS = ("model", "method", "rows", "simulations", "quantities", "draws", "smallest p-value", "result", "seconds")
@@ -223,7 +223,7 @@ def main() -> None:
 
 
 def written(lines):
-    """The text of docs/validation.md."""
+    """The text of VALIDATION.md."""
     machine = report.machine()
     about = ", ".join(f"{name} {machine[name]}" for name in ("processor", "cores", "python", "jax", "numpyro"))
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
