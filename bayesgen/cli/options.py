@@ -44,7 +44,8 @@ def is_stream(path: str | Path | None) -> bool:
 def check_data(value: str) -> str:
     """The name of a data set, or the path of a file that exists, which is seen before libraries are loaded."""
     if Path(value).suffix and not Path(value).exists():
-        raise typer.BadParameter(f"There is no file '{value}'. Name another, or a data set such as iris.")
+        typer.echo(f"bayesgen: There is no file '{value}'. Name another, or a data set such as iris.", err=True)
+        raise typer.Exit(1)
     return value
 
 

@@ -419,7 +419,6 @@ def test_a_folder_that_cannot_be_made_is_status_1(run, tmp_path):
         ["compare", "--test-size", "0.5", "--per-class", "5"],
         ["compare", "--per-class", "0"],
         ["compare", "iris", "wine"],
-        ["compare", "absent.csv"],
         ["comparison"],
     ],
 )
