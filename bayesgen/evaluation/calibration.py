@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from bayesgen.averaging import AverageFit, AverageModel
 from bayesgen.data import Rows, Schema, joined_rows, read_table
 from bayesgen.describe import Described, Description, quote_some
 from bayesgen.errors import (
@@ -248,7 +249,7 @@ def calibrate(
 
     Raises:
         FitError: point estimates; a simulated data set that cannot be fitted.
-        ModelError: a model whose prior is resolved from data.
+        ModelError: a model whose prior is resolved from data; an average of models.
 
     Sources: Talts et al. (2018), Validating Bayesian inference algorithms with simulation-based calibration; Modrák et
     al. (2023), Simulation-based calibration checking for Bayesian computation, for ranks of functions of the data.
@@ -267,6 +268,12 @@ def calibrate(
             f"calibrate ranks true values among posterior draws, and {type(method).__name__}() gives none. Use Exact() "
             "or NUTS()."
         )
+    for name, argument in (("calibrate", model), ("simulate=", simulate)):
+        if isinstance(argument, AverageFit | AverageModel):
+            raise ModelError(
+                f"{name} takes one model, whose prior makes processes, and {type(argument).__name__} averages over "
+                f"{len(argument.members)}: calibrate each of its members."
+            )
     simulator = _simulator(model, schema, int(n), covariates or {}, mask or {})
     keys = jax.random.split(as_key(seed), 6)
     world, start, learned = _world(simulator, model, around, simulate, simulations, keys[0])

@@ -152,8 +152,9 @@ def subsets(
         own_test = read_table(*test)
         if (own_test.labels is None) != (table.labels is None):
             raise DataError("Give both y and y_test, test=(X_test, y_test), or neither.")
-    groups = codes[labelled] if per_class and codes is not None else np.zeros(len(labelled), int)
-    names = list(classes) if per_class and codes is not None and classes else ["all"]
+    by_class = per_class and codes is not None
+    groups = codes[labelled] if by_class else np.zeros(len(labelled), int)
+    names = list(classes) if by_class and classes else ["all"]
     _check_sizes(np.bincount(groups, minlength=len(names)), names, sizes, test if own_test is None else 0)
     order = generator(as_key(seed)).permuted(np.tile(np.arange(len(labelled)), (repeats, 1)), axis=1)
     by_group = np.take_along_axis(order, np.argsort(groups[order], axis=1, kind="stable"), axis=1)
@@ -163,7 +164,12 @@ def subsets(
     stated = test if own_test is None else f"{own_test.num_rows} rows given"
     return Subsets(
         repeats,
-        {"rows": table.num_rows, "data_sha256": content_digest([_cells(table), _cells(own_test)]), "test": stated},
+        {
+            "rows": table.num_rows,
+            "data_sha256": content_digest([_cells(table), _cells(own_test)]),
+            "test": stated,
+            "per_class": by_class,
+        },
         f"Standard errors are over {repeats} random subsets of one data set, which share rows: they are not errors "
         "over new data.",
         table,
@@ -290,7 +296,12 @@ def worlds(program: Any, *, sizes: Sequence[int], repeats: int, per_class: bool,
     _, tested = simulated(test or 1000, second, latents)
     return Worlds(
         repeats,
-        {"simulate": repr(program), "data_sha256": content_digest([training, tested]), "test": test or 1000},
+        {
+            "simulate": repr(program),
+            "data_sha256": content_digest([training, tested]),
+            "test": test or 1000,
+            "per_class": by_class,
+        },
         f"Standard errors are over {repeats} processes drawn from the prior, with data of their own.",
         program,
         latents,

@@ -118,6 +118,17 @@ def test_estimates_without_draws_and_priors_from_data_are_refused():
         EXACT(method=bg.Exact(), simulations=5, mask={"b": np.ones(12)})
 
 
+def test_averages_of_models_are_refused_with_the_number_of_their_members():
+    X, forms = np.random.default_rng(0).normal(size=(12, 2)), ("tied", "diag")
+    models = bg.average([bg.GaussianDiscriminant(form) for form in forms])
+    fit = bg.fit(models, X, [*"ab"] * 6, method=bg.Exact())
+    for average in (models, fit):
+        with pytest.raises(bg.ModelError, match="averages over 2: calibrate each of its members"):
+            bg.calibrate(average, method=bg.Exact(), n=5, simulations=5)
+    with pytest.raises(bg.ModelError, match="simulate= takes one model"):
+        EXACT(method=bg.Exact(), simulations=5, simulate=fit)
+
+
 def test_the_band_of_distribution_functions_holds_with_its_probability():
     rng = np.random.default_rng(0)
     values = rng.uniform(size=(2000, 50))
