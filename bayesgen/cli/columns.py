@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 from rich import box
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from bayesgen.data import COUNT, REAL, Dataset, Kind, Schema
@@ -55,10 +54,10 @@ def columns_as_read(dataset: Dataset, schema: Schema) -> list[ColumnAsRead]:
 
 def _as_read(name: str, kind: Kind, observed: pd.Series, num_rows: int) -> ColumnAsRead:
     is_real, num_values = kind.events == REAL, observed.nunique()
-    if is_real:
-        hardly_repeats = 1 < num_values == len(observed) and bool((observed == observed.round()).all())
-    else:
-        hardly_repeats = not kind.has_steps and 4 * num_values > num_rows
+    are_distinct = is_real and 1 < num_values == len(observed)
+    hardly_repeats = (are_distinct and bool((observed == observed.round()).all())) or (
+        not is_real and not kind.has_steps and 4 * num_values > num_rows
+    )
     holds = _range(observed) if is_real else quote_some(sorted(observed.unique().tolist(), key=str), 3)
     return ColumnAsRead(name, kind.name, num_values, num_rows - len(observed), holds, hardly_repeats)
 
@@ -69,11 +68,16 @@ def _range(cells: pd.Series) -> str:
 
 def heading(title: str, columns: Sequence[ColumnAsRead]) -> list[RenderableType]:
     """What stands above a result: its title, the two answers in words, and a line for each of the first columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in ("column", "read as", "values", "missing", "from, or first values"):
-        is_numeric = head in ("values", "missing")
-        justify: Literal["right", "left"] = "right" if is_numeric else "left"
-        table.add_column(head, justify=justify, no_wrap=is_numeric or head == "read as", overflow="fold")
+    table = Table(
+        Column("column", overflow="fold"),
+        Column("read as", no_wrap=True),
+        Column("values", justify="right", no_wrap=True),
+        Column("missing", justify="right", no_wrap=True),
+        Column("from, or first values", overflow="fold"),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for column in columns[:COLUMNS_SHOWN]:
         counts = (f"{column.values:,}", f"{column.missing:,}")
         table.add_row(Text(column.name), column.kind, *counts, Text(column.holds))

@@ -1,7 +1,7 @@
 """`bayesgen compare`: the two-step and the one-step answer on test rows, and in a terminal a small study below."""
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -11,8 +11,8 @@ from rich.text import Text
 
 import bayesgen
 
-from .names import TaskName
-from .options import AsJson, ComparingOptions, ReportFile, command_line, with_options
+from .names import METHODS
+from .options import AsJson, Methods, Options, ReportFile, command_line, with_options
 from .running import Files, Outcome, Screen, learning, run, write_json
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ def _check_share(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(ComparingOptions):
+class CompareOptions(Options):
     """The options of `bayesgen compare`."""
 
+    methods: Methods = field(default_factory=lambda: [",".join(METHODS)])
     test_size: Annotated[
         float | None,
         typer.Option(
@@ -59,7 +60,7 @@ class CompareOptions(ComparingOptions):
         return {"per-class": self.per_class, **super().class_options}
 
 
-@with_options(CompareOptions)
+@with_options
 def command(
     options: CompareOptions,
     json: AsJson = False,
@@ -82,16 +83,15 @@ def _compared(options: CompareOptions, screen: Screen, out: Path | None, report:
     """The comparison on test rows; in a terminal, for the named data sets, with a small study below."""
     with screen.waiting_for(f"Reading {options.data}"):
         from .columns import heading
-        from .tables import read
+        from .tables import pairs_of, read
 
-        data = read(options)
         if options.per_class is None:
-            data = replace(data, options=replace(data.options, test_size=options.test_size or TEST_SIZE))
-        split = _split(data)
+            options = replace(options, test_size=options.test_size or TEST_SIZE)
+        data = read(options)
+        split = data.split(options.test_size, options.per_class)
     screen.show(*heading(_title(data, split), data.columns))
     with screen.waiting_for(learning(options.methods)):
         from .display import comparison_shown
-        from .tables import pairs_of
 
         models = data.models
         comparison = bayesgen.compare(
@@ -111,7 +111,7 @@ def _compared(options: CompareOptions, screen: Screen, out: Path | None, report:
         "columns": [asdict(column) for column in data.columns],
     }
     result = replace(comparison, config=config | dict(comparison.config))
-    files: Files = {} if out is None else _files(result, options.task, out)
+    files: Files = {} if out is None else _files(result, options.is_regression, out)
     if report is not None:
         files[report] = lambda path: result.to_html(path, title=data.name)
     shown = [comparison_shown(result, screen.results)]
@@ -122,7 +122,7 @@ def _compared(options: CompareOptions, screen: Screen, out: Path | None, report:
     return Outcome(shown, content=result.to_dict, files=files)
 
 
-def _small_study(data: "TrainingData[CompareOptions]", models: dict[str, Any], screen: Screen) -> list[RenderableType]:
+def _small_study(data: "TrainingData", models: dict[str, Any], screen: Screen) -> list[RenderableType]:
     """The answers that need no sampling from many small training sets, which are compared one by one.
 
     For so few sets this takes a fifth of the time that `study` takes, which compiles a function for all of them.
@@ -134,8 +134,8 @@ def _small_study(data: "TrainingData[CompareOptions]", models: dict[str, Any], s
     from .display import study_shown
     from .tables import pairs_of
 
-    is_regression, pairs, tables = data.options.task is TaskName.REGRESSION, pairs_of(["map", "exact"]), []
-    size = SMALL_ROWS if is_regression else SMALL_SIZE
+    is_regression, pairs, tables = data.options.is_regression, pairs_of(["map", "exact"]), []
+    size, unit = (SMALL_ROWS, "rows") if is_regression else (SMALL_SIZE, "rows of each class")
     with without_warnings(bayesgen.BayesgenWarning):  # of rows that nobody asked for
         for repeat, split in enumerate(data.splits(size, SMALL_REPEATS)):
             rows = (split.X_train, split.y_train, split.X_test, split.y_test)
@@ -143,17 +143,16 @@ def _small_study(data: "TrainingData[CompareOptions]", models: dict[str, Any], s
                 comparison = bayesgen.compare(models, *rows, methods=pairs, schema=data.schema, seed=data.options.seed)
             except bayesgen.BayesgenError as refusal:  # of each answer
                 return [Text(f"From {size} rows to learn from there is no answer. {refusal}", style="dim")]
-            scores = comparison.table.loc[:, :"ruled_out"].assign(refused=comparison.table["refused"])
-            tables.append(scores.assign(size=size, repeat=repeat))
+            scores = comparison.table.loc[:, :"ruled_out"]
+            tables.append(scores.assign(refused=comparison.table["refused"], size=size, repeat=repeat))
     about = f"Standard errors are over {SMALL_REPEATS} random training sets of one data set, which share rows."
     config = {"per_class": not is_regression, "sizes": [size], "repeats": SMALL_REPEATS}
     study = bayesgen.Study(pd.concat(tables), tuple(pairs), about, config, {})
-    rows_of = "" if is_regression else " of each class"
-    title = f"One split tells little. From {SMALL_REPEATS} random training sets of {size} rows{rows_of}:"
-    return [Text(f"\n{title}", style="bold"), study_shown(study, screen.results)]
+    title = f"\nOne split tells little. From {SMALL_REPEATS} random training sets of {size} {unit}:"
+    return [Text(title, style="bold"), study_shown(study, screen.results)]
 
 
-def _files(result: Any, task: TaskName, folder: Path) -> Files:
+def _files(result: Any, is_regression: bool, folder: Path) -> Files:
     from bayesgen.plots import coverage, save_figure
 
     files: Files = {
@@ -162,27 +161,12 @@ def _files(result: Any, task: TaskName, folder: Path) -> Files:
         folder / "table.csv": lambda path: result.table.to_csv(path, index=False),
         folder / "predictions.csv": lambda path: result.predictions.to_csv(path, index=False),
     }
-    if task is TaskName.REGRESSION:
+    if is_regression:
         files[folder / "coverage.png"] = lambda path: save_figure(coverage(result), path)
     return files
 
 
-def _split(data: "TrainingData[CompareOptions]") -> "Split":
-    """The rows to learn from and to test on: with classes in proportion, or the first rows of each class."""
-    from .tables import check_numbers, hint_of_regression
-
-    options, dataset = data.options, data.dataset
-    drawn: dict[str, Any] = {"test_size": options.test_size, "seed": options.seed}
-    if options.task is TaskName.REGRESSION:
-        check_numbers(dataset.y)
-        return dataset.split(**drawn, by_class=False)
-    try:
-        return dataset.split(**drawn) if options.per_class is None else dataset.split_per_class(options.per_class)
-    except bayesgen.DataError as refusal:
-        raise bayesgen.DataError(f"{refusal} {hint_of_regression(dataset)}".strip()) from refusal
-
-
-def _title(data: "TrainingData[CompareOptions]", split: "Split") -> str:
+def _title(data: "TrainingData", split: "Split") -> str:
     num_unlabelled = int(split.y_train.isna().sum())
     unlabelled = f" ({num_unlabelled} without labels)" if num_unlabelled else ""
     return (

@@ -1,30 +1,31 @@
 """What the commands print of results: scores of answers side by side, and rows in which answers disagree."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
+import pandas as pd
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from bayesgen.describe import BARS, WIDTH, histogram, signed, with_error
-from bayesgen.evaluation import TRUTH, Answer, Calibration, Comparison, Study
+from bayesgen.evaluation import TRUTH, Answer, Comparison, Study
 from bayesgen.prediction import Metric
 
 from .running import can_encode
 
-_STEP_STYLES = {True: "cyan", False: "green"}
-_STEP_NAMES = {True: "two-step", False: "one-step"}
+_STEPS = {True: ("two-step", "cyan"), False: ("one-step", "green")}  # names and styles
 _RULE_NAMES = {"PlugIn": "plug-in", "PlugIn(mean)": "at mean", "PlugIn(mode)": "at mode"}
+Spelling: TypeAlias = Callable[[str], str]
 
-LINES_SHOWN = 10  # of a calibration
 HEADLINES = ("accuracy", "log_score", "rmse", "crps")  # scores of a study on the screen
 # in place of characters that an output cannot encode
 _ASCII = {"−": "-", "–": "-", "±": "+-", "∞": "inf", "≥": ">="} | {bar: str(n) for n, bar in enumerate(BARS, start=1)}
 
 
-def spelling(encoding: str) -> Callable[[str], str]:
+def spelling(encoding: str) -> Spelling:
     """A function that replaces the characters used here that the encoding lacks by ASCII."""
     table = str.maketrans({sign: plain for sign, plain in _ASCII.items() if not can_encode(sign, encoding)})
     return lambda text: text.translate(table)
@@ -32,87 +33,13 @@ def spelling(encoding: str) -> Callable[[str], str]:
 
 def answer_table(answers: Sequence[Answer], *leading: str) -> Table:
     """An empty table with one column per answer after the leading ones."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    for name in leading:
-        table.add_column(Text(f"\n\n{name}"), no_wrap=name != "truth")
+    columns = [Column(Text(f"\n\n{name}"), no_wrap=name != "truth") for name in leading]
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     for answer in answers:
-        rule = _RULE_NAMES.get(answer.rule, answer.rule)
-        head = f"{_STEP_NAMES[answer.two_step]}\n{answer.method}\n{rule}"
-        table.add_column(Text(head, style=_STEP_STYLES[answer.two_step]), justify="right", overflow="fold")
+        step, style = _STEPS[answer.two_step]
+        head = f"{step}\n{answer.method}\n{_RULE_NAMES.get(answer.rule, answer.rule)}"
+        table.add_column(Text(head, style=style), justify="right", overflow="fold")
     return table
-
-
-def cells(
-    values: Sequence[float],
-    text: Callable[[float], str],
-    best: Callable[..., float] | None,
-    spell: Callable[[str], str],
-) -> Iterator[Text]:
-    """Numbers as text, the best in bold unless all are equal; a dash for a refused answer."""
-    texts = ["–" if math.isnan(value) else text(value) for value in values]
-    numbers = [value for value in values if not math.isnan(value)]
-    winner = text(best(numbers)) if best and len(set(texts) - {"–"}) > 1 else None
-    for cell in texts:
-        yield Text(spell(cell), style="bold" if cell == winner else "")
-
-
-Spelling = Callable[[str], str]
-
-
-def _baseline(comparison: Comparison, answers: Sequence[Answer], model: str) -> Iterator[Text]:
-    """The log score of the shares of the classes alone, and whether every answer is worse."""
-    score = comparison.target.reference.get("class_shares_log_score")
-    if score is None:
-        return
-    text = Text(f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.")
-    if answers and max(answer.log_scores.mean() for answer in answers) < score:
-        text.append(f" Every answer of {model} is worse than that.", style="yellow")
-    yield text
-
-
-_COSTS = (
-    "Rows in which an answer does worse than the shares of the classes. The column is the one without which the log "
-    "score would be highest; several where answers differ in it, or where each rules the row out."
-)
-
-
-def _cost_table(
-    comparison: Comparison, answers: Sequence[Answer], model: str, spell: Spelling
-) -> Iterator[RenderableType]:
-    """A row of log scores for each costly row of a model, and the columns without which they would be highest."""
-    costs = [cost for cost in comparison.costs if cost.model == model]
-    if not costs:
-        return
-    yield Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold")
-    table = answer_table(answers, "row", "truth")
-    table.add_column(Text("\n\ncolumn"), overflow="fold")
-    for start in range(0, len(costs), len(answers)):
-        row_costs = costs[start : start + len(answers)]
-        scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in row_costs]
-        columns = dict.fromkeys(name for cost in row_costs for name in cost.columns)
-        table.add_row(str(row_costs[0].row), str(row_costs[0].truth), *scores, ", ".join(columns))
-    yield table
-    yield Text(f"{_COSTS}\n", style="dim")
-
-
-def _disagreements(
-    comparison: Comparison, answers: Sequence[Answer], model: str, width: int, spell: Spelling
-) -> Iterator[RenderableType]:
-    """The test rows in which a model's answers differ, the largest difference first."""
-    scorer, is_wide, frames = comparison.target, width >= WIDTH, [answer.rows for answer in answers]
-    heading, positions = scorer.disagreement(model, frames) if len(frames) > 1 else ("", ())
-    if len(positions) == 0:
-        yield from [Text(heading)] if heading else []
-        return
-    yield Text(spell(heading), style="bold")
-    table = answer_table(answers, "row", "truth")
-    for position in positions:
-        rows = [frame.iloc[position] for frame in frames]
-        cells = [scorer.cell(row) for row in rows]
-        texts = [Text(spell((scorer.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
-        table.add_row(str(comparison.rows[position]), scorer.truth_text(rows[0]["truth"]), *texts)
-    yield table
-    yield Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim")
 
 
 _DIFFERENCES = (
@@ -123,96 +50,131 @@ _DIFFERENCES = (
 
 def comparison_shown(comparison: Comparison, console: Console) -> RenderableType:
     """The scores of a comparison, and the rows in which answers differ, in the width and encoding of a console."""
-    width, spell = console.width, spelling(console.encoding)
-    parts: list[RenderableType] = []
+    is_wide, spell, parts = console.width >= WIDTH, spelling(console.encoding), list[RenderableType]()
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
         answers = [answer for answer in comparison.scored if answer.model == model]
-        parts += [Text(model, style="bold"), _score_table(comparison, answers, model, width, spell)]
-        parts += [*_baseline(comparison, answers, model), *_refusals(comparison, model), Text()]
-        parts += [*_disagreements(comparison, answers, model, width, spell), Text()]
+        parts += [Text(model, style="bold"), _score_table(comparison, model, is_wide, spell)]
+        parts += [*_notes(comparison, answers, model), Text()]
+        parts += [*_disagreements(comparison, answers, model, is_wide, spell), Text()]
         parts += _cost_table(comparison, answers, model, spell)
     return Group(*parts, Text(spell(f"{comparison.target.legend} {_DIFFERENCES}"), style="dim"))
 
 
-def _score_table(comparison: Comparison, scored: Sequence[Answer], model: str, width: int, spell: Spelling) -> Table:
-    scorer, scores = comparison.target, comparison.table
-    scores = scores[scores.model == model]
+def _score_table(comparison: Comparison, model: str, is_wide: bool, spell: Spelling) -> Table:
+    target, scores = comparison.target, comparison.table[comparison.table.model == model]
+    scores = scores.assign(seconds=scores["fit_seconds"] + scores["predict_seconds"])
     answers = [answer for answer in comparison.answers if answer.model == model]
+    lines = [_score_line(metric, scores, spell) for metric in target.metrics if metric.name]
+    if target.histogram is not None:
+        name, column = target.histogram
+        drawings = {(*answer.key.values(),): histogram(answer.rows[column].to_numpy()) for answer in comparison.scored}
+        lines.append([name, *(spell(drawings.get((*answer.key.values(),), "–")) for answer in answers)])
+    for name, suffix in (("vs MAP", ""), ("vs mean", "_from_mean")):
+        pairs = zip(scores[f"difference{suffix}"], scores[f"standard_error{suffix}"], strict=True)
+        differences = [spell(with_error(value, error, " " if is_wide else "\n")) for value, error in pairs]
+        lines += [[name, *differences]] if any(differences) else []
+    lines += [_score_line(count, scores, spell) for count in target.counts if scores[count.column].fillna(0).any()]
     table = answer_table(answers, "")
-
-    def add(metric: Metric) -> None:
-        values = scores[metric.column].astype(float).tolist()
-        table.add_row(metric.name, *cells(values, metric.text, metric.best, spell))
-
-    for metric in scorer.metrics:
-        if metric.name:
-            add(metric)
-    if scorer.histogram is not None:
-        name, column = scorer.histogram
-        drawings = {tuple(answer.key.values()): histogram(answer.rows[column].to_numpy()) for answer in scored}
-        table.add_row(name, *(Text(spell(drawings.get(tuple(answer.key.values()), "–"))) for answer in answers))
-    separator = " " if width >= WIDTH else "\n"
-    for name, column, error in (
-        ("vs MAP", "difference", "standard_error"),
-        ("vs mean", "difference_from_mean", "standard_error_from_mean"),
-    ):
-        pairs = zip(scores[column].tolist(), scores[error].tolist(), strict=True)
-        differences = [spell(with_error(value, spread, separator)) for value, spread in pairs]
-        if any(differences):
-            table.add_row(name, *differences)
-    for count in scorer.counts:
-        if scores[count.column].fillna(0).sum() > 0:
-            add(count)
-    seconds = (scores["fit_seconds"] + scores["predict_seconds"]).tolist()
-    table.add_row(
-        "seconds", *cells(seconds, lambda spent: f"{spent:.{3 if spent < 1 else 1}f}", None, spell), style="dim"
-    )
+    for line in lines:
+        table.add_row(*line)
+    table.add_row(*_score_line(_SECONDS, scores, spell), style="dim")
     return table
 
 
-def _refusals(comparison: Comparison, model: str) -> Iterator[Text]:
+_SECONDS = Metric("seconds", None, "seconds", lambda spent: f"{spent:.{3 if spent < 1 else 1}f}")
+
+
+def _score_line(metric: Metric, scores: pd.DataFrame, spell: Spelling) -> list[str | Text]:
+    """A name and its numbers as text, the best in bold unless all are equal; a dash for a refused answer."""
+    values = scores[metric.column].astype(float)
+    texts = ["–" if math.isnan(value) else metric.text(value) for value in values]
+    winner = metric.text(metric.best(values.dropna())) if metric.best and len({*texts} - {"–"}) > 1 else None
+    return [metric.name, *(Text(spell(text), style="bold" if text == winner else "") for text in texts)]
+
+
+def _notes(comparison: Comparison, answers: Sequence[Answer], model: str) -> Iterator[Text]:
+    """The log score of the shares of the classes alone, whether every answer is worse, and what was refused."""
+    score = comparison.target.reference.get("class_shares_log_score")
+    if score is not None:
+        is_worse = len(answers) > 0 and max(answer.log_scores.mean() for answer in answers) < score
+        yield Text.assemble(
+            f"Shares of the classes among the training rows alone, no column read: log score {score:.4f}.",
+            (f" Every answer of {model} is worse than that." if is_worse else "", "yellow"),
+        )
     refused = [answer for answer in comparison.answers if answer.model == model and answer.refused]
     for method, message in dict.fromkeys((answer.method, answer.refused) for answer in refused):
         yield Text.assemble((f"{method} refused: ", "yellow"), str(message))
 
 
+def _disagreements(
+    comparison: Comparison, answers: Sequence[Answer], model: str, is_wide: bool, spell: Spelling
+) -> Sequence[RenderableType]:
+    """The test rows in which a model's answers differ, the largest difference first."""
+    scorer, frames = comparison.target, [answer.rows for answer in answers]
+    heading, positions = scorer.disagreement(model, frames) if len(frames) > 1 else ("", ())
+    if len(positions) == 0:
+        return [Text(heading)] if heading else []
+    table = answer_table(answers, "row", "truth")
+    for position in positions:
+        cells = [scorer.cell(frame.iloc[position]) for frame in frames]
+        texts = [Text(spell((scorer.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
+        truth = scorer.truth_text(frames[0].iloc[position]["truth"])
+        table.add_row(str(comparison.rows[position]), truth, *texts)
+    note = Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim")
+    return [Text(spell(heading), style="bold"), table, note]
+
+
+_COSTS = (
+    "Rows in which an answer does worse than the shares of the classes. The column is the one without which the log "
+    "score would be highest; several where answers differ in it, or where each rules the row out."
+)
+
+
+def _cost_table(
+    comparison: Comparison, answers: Sequence[Answer], model: str, spell: Spelling
+) -> Sequence[RenderableType]:
+    """A row of log scores for each costly row of a model, and the columns without which they would be highest."""
+    costs = [cost for cost in comparison.costs if cost.model == model]
+    if not costs:
+        return []
+    table = answer_table(answers, "row", "truth")
+    table.add_column(Text("\n\ncolumn"), overflow="fold")
+    for start in range(0, len(costs), len(answers)):
+        row_costs = costs[start : start + len(answers)]
+        scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in row_costs]
+        columns = dict.fromkeys(name for cost in row_costs for name in cost.columns)
+        table.add_row(str(row_costs[0].row), str(row_costs[0].truth), *scores, ", ".join(columns))
+    title = f"{model}: rows that cost most (log scores), and the column that did it"
+    return [Text(title, style="bold"), table, Text(f"{_COSTS}\n", style="dim")]
+
+
 def study_shown(study: Study, console: Console) -> RenderableType:
     """The means over repeats of every answer, by size, the paired differences with their errors, and the verdict."""
     spell, summary = spelling(console.encoding), study.summary
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    metrics = [name for name in study.metrics if name in HEADLINES]
-    any_refused = bool(summary["refused"].any())
-    heads = ["model", "", "answer", "size", *(metric.replace("_", " ") for metric in metrics), "difference"]
-    for place, head in enumerate([*heads, *["refused"] * any_refused]):
-        table.add_column(Text(head), justify="left" if place < 3 else "right", overflow="fold")
-    for line in summary.to_dict("records"):
-        answer = (line["method"], line["rule"])
-        step = "" if line["model"] == TRUTH else _STEP_NAMES[answer in study.two_step]
-        means = ["–" if math.isnan(line[metric]) else signed("{:.4f}")(line[metric]) for metric in metrics]
-        difference = with_error(line["difference"], line["standard_error"], " ")
-        refused = f"{line['refused']} of {line['repeats'] + line['refused']}" if line["refused"] else ""
-        line_cells = (line["model"], step, " + ".join(answer), str(line["size"]), *means, difference)
-        table.add_row(*(Text(spell(cell)) for cell in [*line_cells, *[refused] * any_refused]))
+    metrics = {name.replace("_", " "): name for name in study.metrics if name in HEADLINES}
+
+    def cells(line: Mapping[Any, Any]) -> dict[str, str]:
+        answer, number = (line["method"], line["rule"]), line["refused"]
+        scores = {head: line[name] for head, name in metrics.items()}
+        refused = f"{number} of {line['repeats'] + number}" if number else ""
+        return {
+            "model": line["model"],
+            "": "" if line["model"] == TRUTH else _STEPS[answer in study.two_step][0],
+            "answer": " + ".join(answer),
+            "size": str(line["size"]),
+            **{head: "–" if math.isnan(score) else signed("{:.4f}")(score) for head, score in scores.items()},
+            "difference": with_error(line["difference"], line["standard_error"]),
+            **({"refused": refused} if summary["refused"].any() else {}),
+        }
+
+    lines = [cells(line) for line in summary.to_dict("records")]
+    columns = (
+        Column(Text(head), justify="left" if head in ("model", "", "answer") else "right", overflow="fold")
+        for head in lines[0]
+    )
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    for line in lines:
+        table.add_row(*(Text(spell(cell)) for cell in line.values()))
     references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
     note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
     return Group(table, Text(spell(study.verdict), style="bold"), Text(spell(note), style="dim"))
-
-
-def calibration_shown(calibration: Calibration, title: str, console: Console) -> RenderableType:
-    """The verdict of a calibration, and the lines of its table with the lowest p-values."""
-    spell, failed = spelling(console.encoding), calibration.table["passed"].eq(False).sum()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in ("quantity", "test of its ranks", "p-value", "passed"):
-        table.add_column(Text(head), justify="right" if head == "p-value" else "left", overflow="fold")
-    lines = calibration.table.sort_values("p_value", kind="stable").head(max(failed, LINES_SHOWN))
-    for line in lines.to_dict("records"):
-        passed = "yes" if line["passed"] else "no"
-        table.add_row(Text(line["quantity"]), line["test"], f"{line['p_value']:.2g}", passed)
-    total = len(calibration.table)
-    verdict = (
-        f"Passed: ranks of the true values are uniform in all {total} tests."
-        if calibration.passed
-        else f"Not passed: ranks of the true values are not uniform in {failed} of {total} tests. Posteriors are wrong."
-    )
-    about = f"{len(lines)} of {total} lines, by p-value. A line fails at 0.01 after a correction for all lines."
-    return Group(Text(title, style="bold"), table, Text(spell(verdict), style="bold"), Text(about, style="dim"))

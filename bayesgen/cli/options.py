@@ -15,24 +15,24 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from .names import MODELS_OF, CovarianceName, KindName, MethodName, ModelName, TaskName, UnknownName
+from .names import KINDS, METHODS, MODELS, MODELS_OF, CovarianceName, MethodName, TaskName, UnknownName
 
 
 def _split_methods(values: list[str]) -> list[str]:
     """Comma-separated and repeated names as one list, in the order in which they are shown."""
     names = {name.strip().lower() for value in values for name in value.split(",") if name.strip()}
-    unknown = names - set(MethodName)
+    unknown = names.difference(METHODS)
     if unknown or not names:
-        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {', '.join(MethodName)}.")
-    return [name for name in MethodName if name in names]
+        raise typer.BadParameter(f"{', '.join(sorted(unknown)) or 'nothing'} is none of {', '.join(METHODS)}.")
+    return [name for name in METHODS if name in names]
 
 
 def _check_kinds(values: list[str] | None) -> list[str] | None:
     """Declarations of kinds, COLUMN=KIND, checked."""
     for value in values or ():
         column, _, kind = value.rpartition("=")
-        if not column or kind not in set(KindName):
-            raise typer.BadParameter(f"{value!r} has to be COLUMN=KIND, with one of {', '.join(KindName)}.")
+        if not column or kind not in KINDS:
+            raise typer.BadParameter(f"{value!r} has to be COLUMN=KIND, with one of {', '.join(KINDS)}.")
     return values
 
 
@@ -99,50 +99,55 @@ ReportFile = Annotated[
     typer.Option("--report", metavar="FILE", dir_okay=False, help="Write a report there, a page of HTML in one file."),
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything that is random.")]
-Missing = Annotated[
-    list[str],
-    typer.Option(
-        metavar="MARK",
-        help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing.",
-        show_default=False,
-    ),
-]
-WordsAreValues = Annotated[
-    bool,
-    typer.Option(
-        "--words-are-values",
-        help="NA, N/A, NaN, NULL, None and the like are values, as in a column of countries, not missing cells.",
-    ),
-]
-Decimal = Annotated[
-    str | None, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.", show_default="'.'")
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIGN",
-        help="What separates the cells of a text file, such as ';'.",
-        show_default="a comma; a tab in TSV files",
-    ),
-]
 _ABOUT_MODELS = (
-    f"For classes: {', '.join(MODELS_OF[TaskName.CLASSIFICATION])}; naive-bayes-average averages over the sets of "
+    f"For classes: {', '.join(MODELS_OF['classification'])}; naive-bayes-average averages over the sets of "
     "columns that depend on the class, gda-average over the four covariances, both by the exact method only. For "
-    f"numbers: {', '.join(MODELS_OF[TaskName.REGRESSION])}."
+    f"numbers: {', '.join(MODELS_OF['regression'])}."
 )
-_DEFAULT_MODEL = "gda where all columns are numbers, else naive-bayes; linear for numbers"
 Methods = Annotated[
     list[str],
     typer.Option(
         callback=_split_methods,
         metavar="NAMES",
-        help=f"Methods of training, among {', '.join(MethodName)}; comma-separated or repeated.",
+        help=f"Methods of training, among {', '.join(METHODS)}; comma-separated or repeated.",
     ),
 ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class ReadingOptions:
+    """How the cells of a file are read, as given: what is not given is as in the table of the fit, or the default."""
+
+    missing: Annotated[
+        list[str],
+        typer.Option(
+            metavar="MARK",
+            help="Text that marks a cell of a file as missing, such as '?'; may be repeated. Empty cells are missing.",
+            show_default=False,
+        ),
+    ] = dataclasses.field(default_factory=list)
+    words_are_values: Annotated[
+        bool,
+        typer.Option(
+            "--words-are-values",
+            help="NA, N/A, NaN, NULL, None and the like are values, as in a column of countries, not missing cells.",
+        ),
+    ] = False
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGN",
+            help="What separates the cells of a text file, such as ';'.",
+            show_default="a comma; a tab in TSV files",
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.", show_default="'.'")
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(ReadingOptions):
     """The options of commands that learn from a table, as given; None means the default."""
 
     data: Annotated[
@@ -178,7 +183,7 @@ class Options:
         typer.Option(
             callback=_check_kinds,
             metavar="COLUMN=KIND",
-            help=f"What the cells of a column are, one of {', '.join(KindName)}: codes that look like numbers are "
+            help=f"What the cells of a column are, one of {', '.join(KINDS)}: codes that look like numbers are "
             "categorical. May be repeated.",
             show_default=False,
         ),
@@ -194,12 +199,8 @@ class Options:
         ),
     ] = dataclasses.field(default_factory=list)
     task: Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")] = (
-        TaskName.CLASSIFICATION
+        "classification"
     )
-    missing: Missing = dataclasses.field(default_factory=list)
-    words_are_values: WordsAreValues = False
-    separator: Separator = None
-    decimal: Decimal = "."
     unknown: Annotated[
         UnknownName | None,
         typer.Option(
@@ -209,12 +210,13 @@ class Options:
         ),
     ] = None
     models: Annotated[
-        list[ModelName] | None,
+        list[str] | None,
         typer.Option(
             "--model",
-            metavar="|".join(ModelName),
+            metavar="|".join(MODELS),
+            autocompletion=lambda: list(MODELS),
             help=f"Model; may be repeated where models are compared. {_ABOUT_MODELS}",
-            show_default=_DEFAULT_MODEL,
+            show_default="gda where all columns are numbers, else naive-bayes; linear for numbers",
         ),
     ] = None
     covariance: Annotated[CovarianceName | None, typer.Option(help="Covariance of gda.", show_default="full")] = None
@@ -237,19 +239,23 @@ class Options:
             suited = ", ".join(MODELS_OF[self.task])
             raise typer.BadParameter(f"{unsuited[0]} is not a model for {self.task}: take one of {suited}.")
         for_classes = [f"--{name.replace('_', '-')}" for name, value in self.class_options.items() if value]
-        if self.task is TaskName.REGRESSION and for_classes:
+        if self.is_regression and for_classes:
             raise typer.BadParameter(f"{for_classes[0]} is an option for classes, and --task regression has none.")
-        if self.covariance is not None and models and ModelName.GDA not in models:
+        if self.covariance is not None and models and "gda" not in models:
             raise typer.BadParameter("--covariance is an option of gda: add --model gda.")
-        naive = {ModelName.NAIVE_BAYES, ModelName.NAIVE_BAYES_AVERAGE}
-        if self.bins is not None and models and not naive & {*models}:
+        if self.bins is not None and models and not {"naive-bayes", "naive-bayes-average"} & {*models}:
             raise typer.BadParameter("--bins is an option of naive-bayes: add --model naive-bayes.")
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether numbers are predicted."""
+        return self.task == "regression"
 
     @property
     def kinds(self) -> dict[str, str]:
         """Column -> its declared kind."""
         stated = {column: kind for column, _, kind in (value.rpartition("=") for value in self.kind)}
-        return stated | dict.fromkeys(self.sequences, KindName.SEQUENCE.value)
+        return stated | dict.fromkeys(self.sequences, "sequence")
 
     @property
     def class_options(self) -> dict[str, Any]:
@@ -258,17 +264,10 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ComparingOptions(Options):
-    """The options of commands that compare models."""
-
-    methods: Methods = dataclasses.field(default_factory=lambda: [",".join(MethodName)])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningOptions(Options):
     """The options of commands that learn one model."""
 
-    method: Annotated[MethodName, typer.Option(help="Method of training.")] = MethodName.EXACT
+    method: Annotated[MethodName, typer.Option(help="Method of training.")] = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,39 +284,34 @@ def _name(field: dataclasses.Field[Any]) -> str:
 def command_line(command: str, options: Options) -> str:
     """The command with these options."""
     words = ["bayesgen", command, options.data]
-    for field in dataclasses.fields(options)[1:]:
+    for field in (field for field in dataclasses.fields(options) if field.name != "data"):
         value, name = getattr(options, field.name), f"--{_name(field).replace('_', '-')}"
         for part in value if isinstance(value, list) else [] if value in (None, False) else [value]:
             words += [name] if part is True else [name, str(part)]
     return shlex.join(words)
 
 
-def with_options(options_type: type[Options]) -> Callable[[Callable[..., NoReturn]], Callable[..., NoReturn]]:
-    """A decorator of a command: the fields of its first argument, the options, are arguments that Typer reads."""
-    fields = {_name(field): field for field in dataclasses.fields(options_type)}
+def with_options(command: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    """The command, where the fields of its first argument, the options, are arguments that Typer reads."""
+    first, *own_arguments = inspect.signature(command).parameters.values()
+    fields = {_name(field): field for field in dataclasses.fields(first.annotation)}
 
-    def decorated(command: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
-        @functools.wraps(command)
-        def with_fields(**given: Any) -> NoReturn:
-            values = {field.name: given.pop(name) for name, field in fields.items()}
-            once: dict[str, Any] = {
-                k: list(dict.fromkeys(v)) if isinstance(v, list) else v for k, v in values.items() if v is not None
-            }
-            command(options_type(**once), **given)
+    @functools.wraps(command)
+    def with_fields(**arguments: Any) -> NoReturn:
+        values = {field.name: arguments.pop(name) for name, field in fields.items()}
+        stated = {name: value for name, value in values.items() if value is not None}
+        once = {name: list(dict.fromkeys(value)) for name, value in stated.items() if isinstance(value, list)}
+        command(first.annotation(**stated | once), **arguments)
 
-        arguments = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
-            for name, field in fields.items()
-        ]
-        own_arguments = [
-            argument.replace(kind=Parameter.KEYWORD_ONLY)
-            for argument in list(inspect.signature(command).parameters.values())[1:]
-        ]
-        with_fields.__signature__ = inspect.Signature([*arguments, *own_arguments])  # type: ignore[attr-defined]
-        return with_fields
-
-    return decorated
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory() or None
+    of_fields = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=field.default if field.default_factory is dataclasses.MISSING else field.default_factory() or None,
+            annotation=field.type,
+        )
+        for name, field in fields.items()
+    ]
+    keywords = [argument.replace(kind=Parameter.KEYWORD_ONLY) for argument in own_arguments]
+    with_fields.__signature__ = inspect.Signature([*of_fields, *keywords])  # type: ignore[attr-defined]
+    return with_fields

@@ -197,8 +197,4 @@ def as_json_text(content: Any, encoding: str) -> str:
 
 def can_encode(text: str, encoding: str) -> bool:
     """Whether every character of the text is in the encoding."""
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(encoding, errors="ignore").decode(encoding) == text

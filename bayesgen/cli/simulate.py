@@ -30,20 +30,19 @@ def _simulated(path: Path, num_rows: int, is_prior: bool, seed: int, screen: Scr
 
         from bayesgen.fitting import frame_of_rows
 
-        from .tables import loaded, rows_written, target_of
+        from .tables import READING, loaded, rows_written
 
         fit = loaded(path)
         if is_prior and isinstance(fit, bayesgen.AverageFit):
             raise bayesgen.ModelError(f"{path} holds an average of models, each of which has a prior. Fit one of them.")
         frame = None
-        if is_prior and not fit.program.covariates:
-            frame = frame_of_rows(fit, fit.program.simulate(num_rows, seed=seed))
-        elif not fit.program.covariates:
-            frame = fit.simulate(num_rows, seed=seed)
+        if not fit.program.covariates:
+            drawn = fit.program.simulate(num_rows, seed=seed) if is_prior else None
+            frame = fit.simulate(num_rows, seed=seed) if drawn is None else frame_of_rows(fit, drawn)
         if not isinstance(frame, pd.DataFrame):
             raise bayesgen.ModelError(
                 f"{path} does not generate tables: some of its columns are sequences, or are given and not modelled. "
                 "In Python: bayesgen.load(...).simulate(...)."
             )
-        target = target_of(fit)
+        target = fit.attributes.get(READING, {}).get("target")  # None of a fit that no command made
         return rows_written(frame if target is None else frame.set_axis([*frame.columns[:-1], target], axis=1), out)

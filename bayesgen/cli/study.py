@@ -1,14 +1,13 @@
 """`bayesgen study`: both answers over many random training sets of several sizes."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 import bayesgen
 
-from .options import AsJson, ComparingOptions, Methods, ReportFile, with_options
+from .options import AsJson, Methods, Options, ReportFile, with_options
 from .running import Files, Outcome, Screen, learning, run
 
 
@@ -19,11 +18,10 @@ def _check_sizes(value: str) -> str:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyOptions(ComparingOptions):
-    """The options of `bayesgen study`."""
-
-    methods: Methods = field(default_factory=lambda: ["mle,map,exact"])
+@with_options
+def command(
+    options: Options,
+    methods: Methods = ["mle,map,exact"],  # noqa: B006, which Typer copies
     sizes: Annotated[
         str,
         typer.Option(
@@ -31,13 +29,8 @@ class StudyOptions(ComparingOptions):
             metavar="N,N,...",
             help="Numbers of training rows of each class; of all rows together for numbers.",
         ),
-    ] = "5,10,20"
-    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Training sets of each size.")] = 50
-
-
-@with_options(StudyOptions)
-def command(
-    options: StudyOptions,
+    ] = "5,10,20",
+    repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Training sets of each size.")] = 50,
     json: AsJson = False,
     out: Annotated[
         Path | None,
@@ -51,19 +44,22 @@ def command(
     report: ReportFile = None,
 ) -> NoReturn:
     """Compare both answers over many random training sets of several sizes; other rows of DATA are the test rows."""
-    run(lambda screen: _studied(options, screen, out, report), report, folder=out, as_json=json)
+    drawn = {"sizes": [int(size) for size in sizes.split(",")], "repeats": repeats}
+    run(lambda screen: _studied(options, methods, drawn, screen, out, report), report, folder=out, as_json=json)
 
 
-def _studied(options: StudyOptions, screen: Screen, out: Path | None, report: Path | None) -> Outcome:
-    """The study; with a folder its units are kept there."""
+def _studied(
+    options: Options, methods: list[str], drawn: dict[str, Any], screen: Screen, out: Path | None, report: Path | None
+) -> Outcome:
+    """The study with these sizes and repeats; with a folder its units are kept there."""
     with screen.waiting_for(f"Reading {options.data}"):
         from .columns import heading
         from .tables import read
 
         data = read(options)
-    title = f"{data.name}: {options.repeats} training sets of each size, seed {options.seed}"
+    title = f"{data.name}: {drawn['repeats']} training sets of each size, seed {options.seed}"
     screen.show(*heading(title, data.columns))
-    with screen.waiting_for(learning(options.methods)):
+    with screen.waiting_for(learning(methods)):
         from bayesgen.plots import learning_curves, save_figure
 
         from .display import study_shown
@@ -73,9 +69,8 @@ def _studied(options: StudyOptions, screen: Screen, out: Path | None, report: Pa
             data.models,
             data.dataset.X,
             data.dataset.y,
-            sizes=[int(size) for size in options.sizes.split(",")],
-            repeats=options.repeats,
-            pairs=pairs_of(options.methods),
+            **drawn,
+            pairs=pairs_of(methods),
             schema=data.schema,
             seed=options.seed,
             out=out,

@@ -3,10 +3,10 @@
 import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,8 +29,8 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 
 from .columns import ColumnAsRead, columns_as_read
-from .names import CovarianceName, ModelName, TaskName
-from .options import Options, is_parquet, is_stream, separator_of
+from .names import MethodName, RuleName
+from .options import Options, ReadingOptions, is_parquet, is_stream, separator_of
 from .running import Outcome
 
 if TYPE_CHECKING:
@@ -38,37 +38,42 @@ if TYPE_CHECKING:
 
 _NOT_TEXT = (b"PAR1", b"\x1f\x8b", b"\x89HDF")  # Parquet, gzip, netCDF
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
-AVERAGED = (CovarianceName.FULL, CovarianceName.TIED, CovarianceName.DIAG, CovarianceName.SPHERICAL)
 MODELS: Mapping[str, Callable[[Options, Dataset], Any]] = {
-    ModelName.NAIVE_BAYES: lambda options, dataset: bayesgen.NaiveBayes(_families(options)),
-    ModelName.NAIVE_BAYES_AVERAGE: lambda options, dataset: bayesgen.NaiveBayes(
-        _families(options), structure="average"
+    "naive-bayes": lambda options, dataset: bayesgen.NaiveBayes(_families(options)),
+    "naive-bayes-average": lambda options, dataset: bayesgen.NaiveBayes(_families(options), structure="average"),
+    "gda": lambda options, dataset: bayesgen.GaussianDiscriminant(options.covariance or "full"),
+    "gda-average": lambda options, dataset: bayesgen.average(
+        [bayesgen.GaussianDiscriminant(form) for form in ("full", "tied", "diag", "spherical")]
     ),
-    ModelName.GDA: lambda options, dataset: bayesgen.GaussianDiscriminant(
-        str(options.covariance or CovarianceName.FULL)
-    ),
-    ModelName.GDA_AVERAGE: lambda options, dataset: bayesgen.average(
-        [bayesgen.GaussianDiscriminant(str(form)) for form in AVERAGED]
-    ),
-    ModelName.LINEAR: lambda options, dataset: bayesgen.LinearRegression(_encoder(options, dataset)),
-    ModelName.JOINT_GAUSSIAN: lambda options, dataset: bayesgen.JointGaussianRegression(),
-    ModelName.NAIVE_BAYES_REGRESSION: lambda options, dataset: bayesgen.NaiveBayesRegression(),
+    "linear": lambda options, dataset: bayesgen.LinearRegression(_encoder(options, dataset)),
+    "joint-gaussian": lambda options, dataset: bayesgen.JointGaussianRegression(),
+    "naive-bayes-regression": lambda options, dataset: bayesgen.NaiveBayesRegression(),
+}
+METHODS: Mapping[MethodName, Any] = {
+    "mle": bayesgen.MLE(),
+    "map": bayesgen.MAP(),
+    "exact": bayesgen.Exact(),
+    "nuts": bayesgen.NUTS(),
+}
+RULES: Mapping[RuleName, Any] = {
+    "plug-in": bayesgen.PlugIn(),
+    "bma": bayesgen.BMA(),
+    "conditional-average": bayesgen.ConditionalAverage(),
 }
 
 
-def default_models(options: Options, dataset: Dataset) -> list[ModelName]:
+def default_models(options: Options, dataset: Dataset) -> list[str]:
     """One model, since NUTS compiles for each: for classes gda if all columns are numbers and --bins is not given."""
-    if options.task is TaskName.REGRESSION:
-        return [ModelName.LINEAR]
-    if options.bins is not None:
-        return [ModelName.NAIVE_BAYES]
-    return [ModelName.GDA if dataset.all_real or options.covariance is not None else ModelName.NAIVE_BAYES]
+    if options.is_regression:
+        return ["linear"]
+    can_be_normal = options.bins is None and (dataset.all_real or options.covariance is not None)
+    return ["gda" if can_be_normal else "naive-bayes"]
 
 
 def notes(options: Options, dataset: Dataset, columns: Sequence[ColumnAsRead]) -> list[str]:
     """Notes on possible mistakes: columns that hardly repeat, options without effect, numbers taken as classes."""
     repeating = [column.name for column in columns if column.hardly_repeats]
-    gaussian = [name for name in options.models or () if name in (ModelName.GDA, ModelName.GDA_AVERAGE)]
+    gaussian = [name for name in options.models or () if name in ("gda", "gda-average")]
     none_real = "" if dataset.any_real else f"No column of {dataset.name} holds real numbers, so "
     lines = [
         f"Columns that hardly repeat: {_with_counts(dataset, repeating)}. A column of names or dates tells nothing "
@@ -77,7 +82,7 @@ def notes(options: Options, dataset: Dataset, columns: Sequence[ColumnAsRead]) -
         else "",
         f"{none_real}{' and '.join(gaussian)} is naive Bayes here." if none_real and gaussian else "",
         f"{none_real}--bins does nothing here." if none_real and options.bins is not None else "",
-        hint_of_regression(dataset) if options.task is TaskName.CLASSIFICATION else "",
+        "" if options.is_regression else hint_of_regression(dataset),
     ]
     return [line for line in lines if line]
 
@@ -90,9 +95,8 @@ def _families(options: Options) -> dict[str, Any]:
 def hint_of_regression(dataset: Dataset) -> str:
     """A hint that a target may be numbers to predict; empty where it holds few different ones."""
     y = dataset.y.dropna()
-    is_number = pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
     num_values = y.nunique()
-    if not is_number or num_values <= 20:  # which may well be classes
+    if not _are_numbers(y) or num_values <= 20:  # which may well be classes
         return ""
     return (
         f"Target {y.name!r} holds {num_values} different numbers, each of which is taken as a class. To predict the "
@@ -100,9 +104,13 @@ def hint_of_regression(dataset: Dataset) -> str:
     )
 
 
+def _are_numbers(y: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype)
+
+
 def check_numbers(y: pd.Series) -> None:
     """Refuse a target that does not hold numbers."""
-    if pd.api.types.is_numeric_dtype(y.dtype) and not pd.api.types.is_bool_dtype(y.dtype):
+    if _are_numbers(y):
         return
     labels = y.dropna()
     numbers = pd.to_numeric(labels.astype(str), errors="coerce")
@@ -125,18 +133,14 @@ def _encoder(options: Options, dataset: Dataset) -> "ColumnTransformer | None":
 
     columns = dataset.columns
     names = [*columns.columns_of(BINARY.name), *columns.columns_of(CATEGORICAL.name)]
-    values = {name: list(columns.categories.get(name, (False, True))) for name in names}
-    if not values:
+    if not names:
         return None
-    for name, column_values in values.items():
-        if dataset.X[name].isna().any():
-            column_values.append(np.nan)
-    if options.unknown == "missing":
-        encoder = OneHotEncoder(drop="first", handle_unknown="ignore", sparse_output=False)
-    else:
-        categories = [np.asarray(column_values, object) for column_values in values.values()]
-        encoder = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
-    return ColumnTransformer([("values", encoder, [*values])], remainder="passthrough", verbose_feature_names_out=False)
+    missing = {name: [np.nan] if dataset.X[name].isna().any() else [] for name in names}
+    values = [list[Any](columns.categories.get(name, (False, True))) + missing[name] for name in names]
+    declared = [np.asarray(column_values, object) for column_values in values]
+    unknown = {"handle_unknown": "ignore"} if options.unknown == "missing" else {"categories": declared}
+    encoder = OneHotEncoder(**unknown, drop="first", sparse_output=False)
+    return ColumnTransformer([("values", encoder, names)], remainder="passthrough", verbose_feature_names_out=False)
 
 
 def _with_counts(dataset: Dataset, names: Sequence[str]) -> str:
@@ -164,11 +168,8 @@ def source_of(data: str) -> str | Piped:
     return Piped(content)
 
 
-CommandOptions = TypeVar("CommandOptions", bound=Options)
-
-
 @dataclass(frozen=True)
-class TrainingData(Generic[CommandOptions]):
+class TrainingData:
     """The table that a command learns from.
 
     Attributes:
@@ -178,7 +179,7 @@ class TrainingData(Generic[CommandOptions]):
         content: the bytes of the file; None of a named data set.
     """
 
-    options: CommandOptions
+    options: Options
     dataset: Dataset
     left_out: Sequence[str]
     content: bytes | None
@@ -187,7 +188,7 @@ class TrainingData(Generic[CommandOptions]):
     def schema(self) -> Schema:
         """Kinds, classes or the name of the number, and all values of the table unless unknown ones are missing."""
         dataset = self.dataset
-        if self.options.task is TaskName.REGRESSION:
+        if self.options.is_regression:
             response = ResponseColumn(str(dataset.y.name))
             schema = Schema(kinds=dataset.kinds, categories=dataset.categories, response=response)
         else:
@@ -207,13 +208,23 @@ class TrainingData(Generic[CommandOptions]):
     def described(self, labels: pd.Series) -> str:
         """The target in words, for a title: the classes, or the range of the numbers, among some labels."""
         observed, options = labels.dropna(), self.options
-        if options.task is TaskName.REGRESSION:
-            numbers = observed.to_numpy(np.float64)
-            return f"{options.target} from {numbers.min():,.5g} to {numbers.max():,.5g}"
+        if options.is_regression:
+            return f"{options.target} from {float(observed.min()):,.5g} to {float(observed.max()):,.5g}"
         classes = sorted(observed.unique().tolist())
         names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
         bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
         return f"{len(classes)} classes of {options.target} ({names}){bins}"
+
+    def split(self, test_size: float | None, per_class: int | None) -> Split:
+        """The rows to learn from and to test on: with classes in proportion, or the first rows of each class."""
+        dataset, drawn = self.dataset, dict[str, Any](test_size=test_size, seed=self.options.seed)
+        if self.options.is_regression:
+            check_numbers(dataset.y)
+            return dataset.split(**drawn, by_class=False)
+        try:
+            return dataset.split(**drawn) if per_class is None else dataset.split_per_class(per_class)
+        except DataError as refusal:
+            raise DataError(f"{refusal} {hint_of_regression(dataset)}".strip()) from refusal
 
     def splits(self, size: int, repeats: int) -> Iterator[Split]:
         """Random splits into so many rows to learn from, of each class where there are classes, and all others."""
@@ -222,7 +233,7 @@ class TrainingData(Generic[CommandOptions]):
             order = np.random.default_rng([self.options.seed, repeat]).permutation(len(dataset.y))
             X = dataset.X.iloc[order] if isinstance(dataset.X, pd.DataFrame) else dataset.X[order]
             shuffled = replace(dataset, X=X, y=dataset.y.iloc[order])
-            if self.options.task is TaskName.REGRESSION:
+            if self.options.is_regression:
                 yield shuffled.split(test_size=1 - size / len(order), seed=repeat, by_class=False)
             else:
                 yield shuffled.split_per_class(size)
@@ -235,7 +246,7 @@ class TrainingData(Generic[CommandOptions]):
         return {name: MODELS[name](self.options, self.dataset) for name in self.options.models or ()}
 
 
-def read(options: CommandOptions) -> TrainingData[CommandOptions]:
+def read(options: Options) -> TrainingData:
     """DATA as the options say. A warning names the columns of texts and dates that are left out."""
     source = source_of(options.data)
     dataset = load_dataset(
@@ -243,7 +254,7 @@ def read(options: CommandOptions) -> TrainingData[CommandOptions]:
         target=options.target,
         missing=options.missing,
         kinds=options.kinds,
-        label_kind=REAL.name if options.task is TaskName.REGRESSION else None,
+        label_kind=REAL.name if options.is_regression else None,
         words_are_values=options.words_are_values,
         separator=_unescaped(options.separator),
         decimal=options.decimal or ".",
@@ -257,37 +268,27 @@ def read(options: CommandOptions) -> TrainingData[CommandOptions]:
         )
         dataset = dataset.without(identifiers)
     options = replace(options, target=str(dataset.y.name), models=options.models or default_models(options, dataset))
-    content = None
-    if isinstance(source, Piped):
-        content = source.getvalue()
-    elif source not in DATASET_NAMES:
-        content = Path(source).read_bytes()
+    own_bytes = source.getvalue() if isinstance(source, Piped) else None
+    content = own_bytes if own_bytes is not None or options.data in DATASET_NAMES else Path(options.data).read_bytes()
     return TrainingData(options, dataset, [*options.drop, *identifiers], content)
 
 
 READING = "command_line"  # name, among the attributes of a fit, of what is said here of its table
 
 
-def with_reading(fit: Any, data: TrainingData[Any]) -> Any:
+def with_reading(fit: Any, data: TrainingData) -> Any:
     """The fit, with what commands have to know of its table in order to read new rows in the same way."""
-    options = data.options
-    reading = {
-        "target": options.target,
-        "left_out": list(data.left_out),
-        "missing": list(options.missing),
-        "words_are_values": options.words_are_values,
-        "separator": options.separator,
-        "decimal": options.decimal,
+    options = {
+        name: getattr(data.options, name) for name in ("target", *(field.name for field in fields(ReadingOptions)))
     }
+    reading = {**options, "left_out": list(data.left_out)}
     return replace(fit, attributes={**fit.attributes, READING: reading})
 
 
 def loaded(path: Path) -> Any:
     """The fit of rows in a file."""
-    from bayesgen.fitting import Fit
-
     fit = bayesgen.load(path)
-    if not isinstance(fit, Fit):
+    if not isinstance(fit, bayesgen.Fit):
         raise DataError(f"{path} holds a {type(fit).__name__}, and commands take a fit of one table.")
     return fit
 
@@ -299,12 +300,7 @@ def pairs_of(methods: Sequence[str]) -> list[Any]:
     return [pair for pair in DEFAULT_PAIRS if type(pair[0]).__name__.lower() in methods]
 
 
-def target_of(fit: Any) -> str | None:
-    """The column of labels in the table of a fit; None of a fit that no command made."""
-    return fit.attributes.get(READING, {}).get("target")
-
-
-def new_rows(fit: Any, data: str, options: Mapping[str, Any]) -> Any:
+def new_rows(fit: Any, data: str, options: ReadingOptions) -> Any:
     """Rows with the columns of a fit, read as its table was, except for the options that are given.
 
     Columns that the fit does not use are left out, with a note on those that its table did not have.
@@ -320,7 +316,7 @@ def new_rows(fit: Any, data: str, options: Mapping[str, Any]) -> Any:
     return rows.drop(columns=unused)
 
 
-def _read_as(schema: Schema, data: str, reading: Mapping[str, Any], options: Mapping[str, Any]) -> pd.DataFrame:
+def _read_as(schema: Schema, data: str, reading: Mapping[str, Any], options: ReadingOptions) -> pd.DataFrame:
     """The rows of a file, or of standard input, with the kinds of a schema."""
     if not schema.named:
         raise DataError(
@@ -328,7 +324,7 @@ def _read_as(schema: Schema, data: str, reading: Mapping[str, Any], options: Map
         )
     kinds = {name: schema.kind_of(name) for name in schema.columns or ()}
     codes = [name for name, values in schema.categories.items() if not all(isinstance(v, str) for v in values)]
-    read_as = {**reading, **{name: value for name, value in options.items() if value}}
+    read_as = {**reading, **{name: value for name, value in asdict(options).items() if value}}
     reader = FileReader(
         missing=read_as.get("missing", []),
         words=frozenset() if read_as.get("words_are_values") else MISSING_WORDS,

@@ -144,7 +144,7 @@ def subsets(
     """
     table = read_table(X, y)
     sets: Any = read_sets(recipe_of(model), table, None, np.ones((1, table.num_rows)), schema)
-    codes, classes = None if table.labels is None else sets.rows.labels, sets.schema.classes
+    codes, classes = sets.rows.labels if per_class and table.labels is not None else None, sets.schema.classes
     observed = np.ones(table.num_rows, bool) if table.labels is None else ~pd.isna(table.labels)
     labelled = np.flatnonzero(observed)
     own_test = None
@@ -152,9 +152,8 @@ def subsets(
         own_test = read_table(*test)
         if (own_test.labels is None) != (table.labels is None):
             raise DataError("Give both y and y_test, test=(X_test, y_test), or neither.")
-    by_class = per_class and codes is not None
-    groups = codes[labelled] if by_class else np.zeros(len(labelled), int)
-    names = list(classes) if by_class and classes else ["all"]
+    groups = np.zeros(len(labelled), int) if codes is None else codes[labelled]
+    names = list(classes) if codes is not None and classes else ["all"]
     _check_sizes(np.bincount(groups, minlength=len(names)), names, sizes, test if own_test is None else 0)
     order = generator(as_key(seed)).permuted(np.tile(np.arange(len(labelled)), (repeats, 1)), axis=1)
     by_group = np.take_along_axis(order, np.argsort(groups[order], axis=1, kind="stable"), axis=1)
@@ -168,7 +167,7 @@ def subsets(
             "rows": table.num_rows,
             "data_sha256": content_digest([_cells(table), _cells(own_test)]),
             "test": stated,
-            "per_class": by_class,
+            "per_class": codes is not None,
         },
         f"Standard errors are over {repeats} random subsets of one data set, which share rows: they are not errors "
         "over new data.",

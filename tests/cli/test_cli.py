@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import bayesgen
-from bayesgen.cli.names import MODELS_OF, CovarianceName, MethodName, ModelName, TaskName
-from bayesgen.cli.tables import MODELS
+from bayesgen.cli import tables
+from bayesgen.cli.names import KINDS, METHODS, MODELS, MODELS_OF, CovarianceName, RuleName, TaskName
+from bayesgen.data import KINDS as LIBRARY_KINDS
 from bayesgen.data import load_dataset
 from bayesgen.evaluation import DEFAULT_PAIRS
 from bayesgen.models.gaussian_discriminant import COVARIANCES
@@ -431,9 +433,11 @@ def test_wrong_usage_is_status_2(run, arguments):
 
 def test_names_of_options_are_those_of_the_library():
     """The command line imports nothing heavy for --help, so it states names that models and comparisons have."""
-    assert [*CovarianceName] == [*COVARIANCES]
-    assert [*MethodName] == list(dict.fromkeys(type(method).__name__.lower() for method, _ in DEFAULT_PAIRS))
-    assert MODELS.keys() == set(ModelName) and set(TaskName) == set(MODELS_OF)
+    assert get_args(CovarianceName) == (*COVARIANCES,)
+    assert [*METHODS] == list(dict.fromkeys(type(method).__name__.lower() for method, _ in DEFAULT_PAIRS))
+    assert (*tables.MODELS,) == MODELS
+    assert (*tables.METHODS,) == METHODS and (*tables.RULES,) == get_args(RuleName)
+    assert (*MODELS_OF,) == get_args(TaskName) and set(KINDS) <= set(LIBRARY_KINDS)
 
 
 def test_version(run):
