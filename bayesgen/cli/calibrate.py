@@ -37,9 +37,13 @@ def _calibrated(options: LearningOptions, rows: int, simulations: int, screen: S
         [(name, model)] = data.models.items()
         X, y, seed = data.dataset.X, data.dataset.y, options.seed
         fit = bayesgen.fit(model, X, y, method=bayesgen.Exact(), schema=data.schema, seed=seed)  # holds the prior
-        covariates = {name: values[:rows] for name, values in fit.read(X).covariates.items()}
         result = bayesgen.calibrate(
-            fit, method=METHODS[options.method], n=rows, simulations=simulations, covariates=covariates, seed=seed
+            fit,
+            method=METHODS[options.method],
+            n=rows,
+            simulations=simulations,
+            covariates={name: values[:rows] for name, values in fit.read(X).covariates.items()},
+            seed=seed,
         )
     title = f"{name} for the columns of {data.name}: {simulations} simulated tables of {rows} rows"
     num_lines = max(LINES_SHOWN, (~result.table["passed"]).sum())

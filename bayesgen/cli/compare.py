@@ -109,8 +109,9 @@ def _compared(options: CompareOptions, screen: Screen, out: Path | None, report:
         "options": asdict(data.options),
         "data_sha256": None if data.content is None else hashlib.sha256(data.content).hexdigest(),
         "columns": [asdict(column) for column in data.columns],
+        **comparison.config,
     }
-    result = replace(comparison, config=config | dict(comparison.config))
+    result = replace(comparison, config=config)
     files: Files = {} if out is None else _files(result, options.is_regression, out)
     if report is not None:
         files[report] = lambda path: result.to_html(path, title=data.name)

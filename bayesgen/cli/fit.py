@@ -29,6 +29,5 @@ def _fitted(options: LearningOptions, num_samples: int, screen: Screen, out: Pat
     with screen.waiting_for(learning([options.method])):
         method = bayesgen.NUTS(num_samples=num_samples) if options.method == "nuts" else METHODS[options.method]
         [model] = data.models.values()
-        table = data.dataset
-        fit = bayesgen.fit(model, table.X, table.y, method=method, schema=data.schema, seed=options.seed)
+        fit = bayesgen.fit(model, data.dataset.X, data.dataset.y, method=method, schema=data.schema, seed=options.seed)
     return Outcome(text=f"{fit!r}\n", files={out: with_reading(fit, data).save})

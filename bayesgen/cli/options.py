@@ -99,6 +99,9 @@ ReportFile = Annotated[
     typer.Option("--report", metavar="FILE", dir_okay=False, help="Write a report there, a page of HTML in one file."),
 ]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of everything that is random.")]
+Decimal = Annotated[
+    str | None, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.", show_default="'.'")
+]
 _ABOUT_MODELS = (
     f"For classes: {', '.join(MODELS_OF['classification'])}; naive-bayes-average averages over the sets of "
     "columns that depend on the class, gda-average over the four covariances, both by the exact method only. For "
@@ -141,9 +144,7 @@ class ReadingOptions:
             show_default="a comma; a tab in TSV files",
         ),
     ] = None
-    decimal: Annotated[
-        str | None, typer.Option(metavar="SIGN", help="What stands before decimals, '.' or ','.", show_default="'.'")
-    ] = None
+    decimal: Decimal = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -198,6 +199,7 @@ class Options(ReadingOptions):
             show_default=False,
         ),
     ] = dataclasses.field(default_factory=list)
+    decimal: Decimal = "."
     task: Annotated[TaskName, typer.Option(help="What is predicted: the class of a row, or a number (regression).")] = (
         "classification"
     )
