@@ -79,8 +79,7 @@ def heading(title: str, columns: Sequence[ColumnAsRead]) -> list[RenderableType]
         pad_edge=False,
     )
     for column in columns[:COLUMNS_SHOWN]:
-        counts = (f"{column.values:,}", f"{column.missing:,}")
-        table.add_row(Text(column.name), column.kind, *counts, Text(column.holds))
+        table.add_row(Text(column.name), column.kind, f"{column.values:,}", f"{column.missing:,}", Text(column.holds))
     more = len(columns) - COLUMNS_SHOWN
-    cut = [Text(f"and {more} more columns, all of which are in --json and --out", style="dim")] if more > 0 else []
-    return [Text(title, style="bold"), Text(), Text(STEPS, style="dim"), Text(), table, *cut, Text()]
+    cut = f"and {more} more columns, all of which are in --json and --out\n" if more > 0 else ""
+    return [Text(title, style="bold"), Text(), Text(STEPS, style="dim"), Text(), table, Text(cut, style="dim")]

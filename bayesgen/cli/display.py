@@ -120,8 +120,11 @@ def _disagreements(
         texts = [Text(spell((scorer.gap if is_wide else "\n").join(parts)), style=style) for parts, style in cells]
         truth = scorer.truth_text(frames[0].iloc[position]["truth"])
         table.add_row(str(comparison.rows[position]), truth, *texts)
-    note = Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim")
-    return [Text(spell(heading), style="bold"), table, note]
+    return [
+        Text(spell(heading), style="bold"),
+        table,
+        Text(scorer.note.format(place="Beside" if is_wide else "Below"), style="dim"),
+    ]
 
 
 _COSTS = (
@@ -144,8 +147,11 @@ def _cost_table(
         scores = [spell(signed("{:.3f}")(cost.log_score)) for cost in row_costs]
         columns = dict.fromkeys(name for cost in row_costs for name in cost.columns)
         table.add_row(str(row_costs[0].row), str(row_costs[0].truth), *scores, ", ".join(columns))
-    title = f"{model}: rows that cost most (log scores), and the column that did it"
-    return [Text(title, style="bold"), table, Text(f"{_COSTS}\n", style="dim")]
+    return [
+        Text(f"{model}: rows that cost most (log scores), and the column that did it", style="bold"),
+        table,
+        Text(f"{_COSTS}\n", style="dim"),
+    ]
 
 
 def study_shown(study: Study, console: Console) -> RenderableType:
@@ -176,5 +182,8 @@ def study_shown(study: Study, console: Console) -> RenderableType:
     for line in lines:
         table.add_row(*(Text(spell(cell)) for cell in line.values()))
     references = [f"{' + '.join(pair)} of {model}" for model, pair in study.references.items() if model != TRUTH]
-    note = f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"
-    return Group(table, Text(spell(study.verdict), style="bold"), Text(spell(note), style="dim"))
+    return Group(
+        table,
+        Text(spell(study.verdict), style="bold"),
+        Text(spell(f"Differences of log scores are from {', '.join(references)}. {study.about_errors}"), style="dim"),
+    )
