@@ -375,6 +375,7 @@ def test_out_holds_enough_to_run_it_again(run, mixed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["no-such-file.csv"], "no-such-file.csv"),
         (["iris", "--target", "species"], "'species'"),
         (["iris", "--per-class", 51], "50 rows, fewer than the 51"),
         (["iris", "--target", "sepal length (cm)"], "one row only"),

@@ -128,6 +128,7 @@ def test_refusals_are_status_1_in_one_line(run, tmp_path, monkeypatch):
     for arguments in (
         ["predict", tmp_path / "fit.nc", "iris"],
         ["predict", tmp_path / "lost.nc", "iris"],
+        ["fit", tmp_path / "lost.csv", "--out", tmp_path / "new.nc"],
         ["fit", "iris", "--out", tmp_path / "fit.nc" / "new.nc"],
     ):
         result = run(*arguments)
