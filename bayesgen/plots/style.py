@@ -56,6 +56,7 @@ STYLE = {
     "axes.spines.right": False,
     "lines.linewidth": 1.5,
     "lines.markersize": 4,
+    "text.parse_math": False,  # names of users may hold dollar signs
     "pdf.fonttype": 42,  # letters that stay letters
 }
 PANEL, LEAST_PANEL, PAGE = 3.5, 2.9, 7.0  # widths in inches: of one panel, at least, and of all panels of a row

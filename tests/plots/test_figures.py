@@ -235,6 +235,14 @@ def test_regions_are_those_of_the_predicted_labels():
     assert "the answers differ" in legend(figure)
 
 
+def test_names_with_dollar_signs_are_no_formulas():
+    X, y = normal_rows(30)
+    named = pd.DataFrame(X, columns=[r"$\bad_$", "x$1"])
+    figure = plots.decision_regions(bg.fit(bg.GaussianDiscriminant(), named, y, method=bg.Exact()), named, y)
+    figure.canvas.draw()
+    assert figure.axes[0].get_xlabel() == r"$\bad_$"
+
+
 def test_columns_that_are_not_drawn_are_marginalised():
     X = np.column_stack([TRAIN[0], TRAIN[0][:, 0] ** 2])
     three = bg.fit(bg.GaussianDiscriminant(), X, TRAIN[1], method=bg.Exact())
