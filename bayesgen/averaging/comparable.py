@@ -1,6 +1,7 @@
 """Whether log evidences are comparable: they must be log densities of the same data."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from bayesgen.families import DirichletHistogram, Family
 from bayesgen.fitting import Fit, schema_moments
 from bayesgen.program import ConcreteModel
 from bayesgen.runtime import EQUAL
-from bayesgen.statistics import Moments, SufficientStatistics, Summary, outer_or_square
+from bayesgen.statistics import Moments, SufficientStatistics, Summary, Sums, outer_or_square
 from bayesgen.typing import Array, Float
 
 from .fit import AverageFit
@@ -55,6 +56,8 @@ def data_sums(fit: Fit, statistics: SufficientStatistics) -> dict[str, DataSums]
     if response is not None:
         return _response_sums(fit, statistics.summaries[response.site])
     by_name = {"rows by class": DataSums.of(statistics.class_weights)}
+    if not fit.concrete.has_columns:
+        return by_name | _site_sums(statistics)
     position = {name: index for index, name in enumerate(fit.schema.columns or ())}
     for block in fit.concrete.conjugate(fit.schema).blocks:
         if block.family.kind.has_steps:
@@ -65,6 +68,17 @@ def data_sums(fit: Fit, statistics: SufficientStatistics) -> dict[str, DataSums]
             table = by_name.setdefault(name, DataSums(np.full(shape, np.nan), np.full(shape, np.nan)))
             table.values[:, columns], table.magnitude[:, columns] = part.values, part.magnitude
         by_name |= _products(summary, block.columns)
+    return by_name
+
+
+def _site_sums(statistics: SufficientStatistics) -> dict[str, DataSums]:
+    """Sums over the attributes of a program, each in one axis of columns."""
+    by_name: dict[str, DataSums] = {}
+    for site, summary in statistics.summaries.items():
+        columns = summary.by_column()
+        if isinstance(columns, Moments | Sums):
+            sums = _column_sums(columns, None, math.prod(columns.log_base.shape[1:]))
+            by_name |= {f"{name} of {site}": part for name, part in sums.items()}
     return by_name
 
 

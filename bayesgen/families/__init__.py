@@ -20,9 +20,14 @@ from .dirichlet import shares as shares
 from .dirichlet_histogram import DirichletHistogram, PiecewiseUniform
 from .factors import log_evidences_of_factors as log_evidences_of_factors
 from .factors import nearest_factors as nearest_factors
+from .forms import FORMS as FORMS
+from .forms import Form as Form
+from .forms import Tables as Tables
+from .forms import register_form as register_form
 from .hyperparameters import ANONYMOUS as ANONYMOUS
 from .hyperparameters import Hyperparameter as Hyperparameter
 from .hyperparameters import Names, Scale
+from .hyperparameters import Pooling as Pooling
 from .hyperparameters import Stated as Stated
 from .hyperparameters import argument_names as argument_names
 from .hyperparameters import as_number as as_number

@@ -16,6 +16,8 @@ from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
     BERNOULLI,
+    BETA,
+    GAMMA,
     MULTINOMIAL,
     POISSON,
     Cells,
@@ -35,11 +37,13 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
 from .base import Family, Key, ParameterTables, Traits, default_family
-from .dirichlet import DirichletFamily
+from .dirichlet import DirichletFamily, dirichlet_form
+from .forms import Form, Tables, register_form
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
     Names,
+    Pooling,
     Scale,
     Stated,
     as_number,
@@ -187,6 +191,7 @@ class NegativeBinomialDensity(ColumnwiseDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
         rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
+        observed = None if observed is None else flatten_rows(observed)
         shape, rate = flatten_rows(self.concentration), flatten_rows(self.rate)
         xp = namespace(rows, shape)
         constants = -shape * xp.log1p(1 / rate)
@@ -403,6 +408,35 @@ class DirichletMultinomial(DirichletFamily):
         return {"probs": ("class", "feature")}
 
 
+def _beta_bernoulli(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> BetaBernoulli:
+    a, b = (arguments["probs"][name] for name in ("concentration1", "concentration0"))
+    return BetaBernoulli(a, b).replace(batch_shape=a.shape)
+
+
+def _gamma_poisson(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> GammaPoisson:
+    shape, rate = (arguments["rate"][name] for name in ("concentration", "rate"))
+    return GammaPoisson(shape, rate).replace(batch_shape=shape.shape)
+
+
+register_form(
+    Form(
+        BetaBernoulli,
+        lambda likelihood: likelihood == BERNOULLI,
+        {"probs": BETA},
+        lambda p: {"probs": np.exp(p["log_one"])},
+        _beta_bernoulli,
+    )
+)
+register_form(
+    Form(
+        GammaPoisson,
+        lambda likelihood: likelihood == POISSON,
+        {"rate": GAMMA},
+        lambda p: {"rate": np.asarray(p["rate"])},
+        _gamma_poisson,
+    )
+)
+register_form(dirichlet_form(DirichletMultinomial, lambda likelihood: likelihood == MULTINOMIAL, is_vector=True))
 default_family.register(Binary, lambda kind, is_sparse: BetaBernoulli())
 # the counts of a sparse matrix share the total of a row
 default_family.register(Count, lambda kind, is_sparse: DirichletMultinomial() if is_sparse else GammaPoisson())

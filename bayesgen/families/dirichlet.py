@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -17,7 +17,9 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
+    DIRICHLET,
     CategoricalLikelihood,
+    Likelihood,
     RowDensity,
     Sums,
     log_rising,
@@ -28,10 +30,12 @@ from bayesgen.statistics import (
 from bayesgen.typing import Array, ArrayOrNumber, Category, Float, Int
 
 from .base import Family, Key, ParameterTables, default_family
+from .forms import Form, Tables, register_form
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
     Names,
+    Pooling,
     Scale,
     Stated,
     as_number,
@@ -285,6 +289,24 @@ class DirichletCategorical(DirichletFamily):
 
 
 default_family.register(Categorical, lambda kind, is_sparse: DirichletCategorical())
+
+
+def dirichlet_form(
+    family: type[DirichletFamily], has_likelihood: Callable[[Likelihood], bool], *, is_vector: bool = False
+) -> Form:
+    """A Dirichlet site of probabilities, whose logs are the parameters of the likelihood."""
+
+    def prior(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> DirichletFamily:
+        concentration = arguments["probs"]["concentration"]
+        return family(concentration).replace(batch_shape=concentration.shape)
+
+    def probs(parameters: Tables) -> ParameterTables:
+        return {"probs": np.exp(parameters["log_probs"])}
+
+    return Form(family, has_likelihood, {"probs": DIRICHLET}, probs, prior, is_vector=is_vector)
+
+
+register_form(dirichlet_form(DirichletCategorical, lambda likelihood: isinstance(likelihood, CategoricalLikelihood)))
 
 
 @record

@@ -17,7 +17,9 @@ from bayesgen.errors import FitError
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
+    INVERSE_GAMMA,
     LOG_2PI,
+    NORMAL,
     Moments,
     NormalLikelihood,
     RowDensity,
@@ -30,6 +32,7 @@ from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import Family, Key, ParameterTables, Traits, check_axes, default_family
 from .coordinates import moved
+from .forms import Form, Tables, register_form
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -351,4 +354,25 @@ class NormalInverseGamma(NoisyFamily):
         return {"mean": ("class", "feature"), "variance": axes}
 
 
+def _normal_inverse_gamma(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> NormalInverseGamma:
+    """The weight of the mean is the variance in units of that of its prior."""
+    mean, noise = arguments["mean"], arguments["variance"]
+    kappa = np.asarray(parameters["variance"]) / np.asarray(mean["scale"]) ** 2
+    for axis in pooling.axes:
+        noise = {name: np.take(value, [0], axis) for name, value in noise.items()}
+    shared = {"tied": pooling.tied, "spherical": pooling.spherical}
+    family = NormalInverseGamma(mean["loc"], kappa, noise["concentration"], noise["rate"], **shared)
+    return family.replace(batch_shape=kappa.shape)
+
+
+register_form(
+    Form(
+        NormalInverseGamma,
+        lambda likelihood: likelihood == NORMAL,
+        {"mean": NORMAL, "variance": INVERSE_GAMMA},
+        lambda p: {"mean": np.asarray(p["loc"]), "variance": np.asarray(p["scale"]) ** 2},
+        _normal_inverse_gamma,
+        pooled="variance",
+    )
+)
 default_family.register(Real, lambda kind, is_sparse: NormalInverseGamma())

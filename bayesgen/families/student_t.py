@@ -34,6 +34,7 @@ class StudentTDensity(ColumnwiseDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
         rows = flatten_rows(values if observed is None else filled(values, observed))
+        observed = None if observed is None else flatten_rows(observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp = namespace(rows, loc, observed)
         half = 0.5 * (df + 1)
@@ -126,6 +127,7 @@ class SphericalStudentTDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
         rows = flatten_rows(values if observed is None else filled(values, observed))
+        observed = None if observed is None else flatten_rows(observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp, columns = namespace(rows, loc, observed), rows.T.copy()
         squares = [column_sums(scaled_squares(columns, *unit), observed) for unit in zip(loc, 1 / scale, strict=True)]

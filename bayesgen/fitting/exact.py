@@ -18,19 +18,18 @@ from .problem import Method, ProgramProblem
 class Exact(Method):
     """The exact posterior over processes, P(Q | T), by conjugate updating, with its log evidence.
 
-    Only for built-in models whose hyperparameters are numbers; other programs are sampled by `NUTS()`.
+    For built-in models whose hyperparameters are numbers, and for programs whose latents are recognised to be conjugate
+    (`GenerativeProgram.closed_form`); others are sampled by `NUTS()`. Of a program it gives the latents, and not its
+    deterministic sites.
     """
 
     gives_evidence = True
 
     def refusal(self, problem: ProgramProblem) -> str | None:
         """The reason why the posterior has no closed form: the model, or missing cells or labels."""
-        prior, data = problem.conjugate, problem.data
+        prior, data = problem.closed_prior, problem.data
         if prior is None:
-            return problem.nothing_to_learn or (
-                "Exact() needs conjugate families, and a program of one's own does not say which it has. Use NUTS(), "
-                "or state the model as a GenerativeClassifier."
-            )
+            return problem.nothing_to_learn or data.model.why_not_conjugate("Exact")
         for name, family in prior.families():
             if family.hierarchical:
                 return (
@@ -68,8 +67,8 @@ class Exact(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         data = problem.data
-        assert problem.conjugate is not None
-        posterior = self.closed_form(data.model, data.scaled_schema, problem.conjugate, data.statistics)
+        assert problem.closed_prior is not None
+        posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
         return problem.result(self, posterior)
 
 

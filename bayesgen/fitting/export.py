@@ -251,7 +251,7 @@ def _row_names(table: Table | None) -> dict[str, Sequence[Any]]:
 
 def _dims_of_rows(fit: TrainedProgram, groups: Groups, coords: AxisNames) -> dict[str, Sequence[str]]:
     """Site -> the names of the axes of its rows, `row` first and the columns of its block then."""
-    conjugate, dims = fit.concrete.conjugate(fit.schema), dict[str, Sequence[str]]()
+    conjugate, dims = fit.concrete.column_blocks(fit.schema), dict[str, Sequence[str]]()
     columns = {} if conjugate is None else {block.name: list(block.columns) for block in conjugate.blocks}
     for group in ("observed_data", "constant_data", "posterior_predictive", "prior_predictive", TOTAL):
         for name, value in groups.get(group, {}).items():
@@ -289,7 +289,7 @@ def _plain(attributes: Mapping[str, Any]) -> dict[str, str | int | float]:
 
 def axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[str]]]:
     """(coords, dims) of the parameters of a fit, for ArviZ."""
-    conjugate = fit.concrete.conjugate(fit.schema)
+    conjugate = fit.concrete.column_blocks(fit.schema)
     coords, dims = _program_axes(fit) if conjugate is None else (conjugate.coordinates(fit.schema), conjugate.axes)
     renamed = {"class": fit.concrete.class_axis}
     return {renamed.get(dim, dim): values for dim, values in coords.items()}, {

@@ -113,7 +113,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
             DataError: no such column.
             ModelError: a program of your own, whose parameters have the names of its sites.
         """
-        conjugate = self.concrete.conjugate(self.schema)
+        conjugate = self.concrete.column_blocks(self.schema)
         if conjugate is None:
             raise ModelError("A program of one's own names its parameters itself, by its sites: see fit.parameters.")
         block = conjugate.block_of(column)
@@ -392,7 +392,7 @@ def frame_of_rows(fit: TrainedProgram, sites: Mapping[str, np.ndarray]) -> Any:
     """
     import pandas as pd
 
-    conjugate, response = fit.concrete.conjugate(fit.schema), fit.schema.response
+    conjugate, response = fit.concrete.column_blocks(fit.schema), fit.schema.response
     blocks = () if conjugate is None else conjugate.blocks
     columns = [*(fit.schema.columns or ())]
     columns_of_blocks = [(name, block, index) for block in blocks for index, name in enumerate(block.columns)]

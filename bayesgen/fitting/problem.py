@@ -104,7 +104,12 @@ class ProgramProblem(Problem[Fit]):
 
     @functools.cached_property
     def conjugate(self) -> Conjugate | None:
-        """The model's conjugate blocks with resolved priors, or None."""
+        """The conjugate blocks of columns with resolved priors, or None, as for a program of one's own."""
+        return self.data.model.column_blocks(self.data.scaled_schema)
+
+    @functools.cached_property
+    def closed_prior(self) -> Conjugate | None:
+        """The prior whose posterior has a closed form: the blocks of columns, or those recognised in a program."""
         return self.data.model.conjugate(self.data.scaled_schema)
 
     @property

@@ -232,7 +232,7 @@ def prior_draws(fit: TrainedProgram, num_draws: int, key: PRNGKeyArray) -> Param
     Raises:
         FitError: an improper prior.
     """
-    program, conjugate = fit.program, fit.concrete.conjugate(fit.schema)
+    program, conjugate = fit.program, fit.concrete.column_blocks(fit.schema)
     for name, family in () if conjugate is None else conjugate.families():
         if not family.is_proper:
             raise FitError(f"prior=True: the prior of block {name!r} is improper, so there are no draws from it.")
@@ -270,7 +270,7 @@ def _check_memory(what: str, num_cells: float) -> None:
 def _covariates(fit: TrainedProgram, rows: Rows) -> dict[str, Any]:
     """The covariates of rows: of blocks of columns also the totals of counts, and the lengths of sequences."""
     covariates: dict[str, Any] = {name: np.asarray(value) for name, value in rows.covariates.items()}
-    conjugate = fit.concrete.conjugate(fit.schema)
+    conjugate = fit.concrete.column_blocks(fit.schema)
     for block in () if conjugate is None else conjugate.blocks:
         if block.family.traits.covariate is not None and block.source is None:
             cells, observed = dense(rows.values[block.name]), rows.observed.get(block.name)

@@ -152,7 +152,7 @@ class TrainedProgram(Trained[Any]):
     @functools.cached_property
     def prior(self) -> PriorFamilies | None:
         """name -> resolved family ("class" and each block), kept for updating; None for programs of one's own."""
-        conjugate = self.concrete.conjugate(self.schema)
+        conjugate = self.concrete.column_blocks(self.schema)
         return None if conjugate is None else PriorFamilies(conjugate.families(), self.concrete, self.schema)
 
     @property

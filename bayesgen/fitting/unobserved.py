@@ -224,7 +224,7 @@ def _states_by(rule: HiddenStatesRule, fit: TrainedProgram, X: Data, site: str |
 
 def _lengths(fit: TrainedProgram, table: Table, site: str) -> Int[np.ndarray, " n"]:
     """Number of time steps of each sequence as given: in padded arrays of numbers an end cannot be seen."""
-    conjugate, are_symbols = fit.concrete.conjugate(fit.schema), fit.program.structure.attribute[site].discrete
+    conjugate, are_symbols = fit.concrete.column_blocks(fit.schema), fit.program.structure.attribute[site].discrete
     block = None if conjugate is None else next(block for block in conjugate.blocks if block.name == site)
     if block is not None and not fit.are_sites(table.names):
         names = list(fit.schema.names_in(table, block.columns))
@@ -270,7 +270,7 @@ def impute(self: TrainedProgram, X: Data, num_draws: int = 0, *, seed: Seed = 0)
     >>> fit.impute([[2.5, None], [8.5, 2.4]], num_draws=100).shape
     (100, 2, 2)
     """
-    conjugate = self.concrete.conjugate(self.schema)
+    conjugate = self.concrete.column_blocks(self.schema)
     if conjugate is None:
         raise ModelError(
             "A program of one's own has no known conditional distributions of its cells, so it imputes none. State the "

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpyro.distributions.constraints import Constraint
@@ -21,6 +21,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
     ConcreteModel,
+    Conjugate,
     FunctionContent,
     PytreeFunction,
     Response,
@@ -33,8 +34,8 @@ from bayesgen.program import (
     register_program,
     weakref_safe,
 )
-from bayesgen.recognition import check_signature, continuous_label, summarize_rows
-from bayesgen.records import fill
+from bayesgen.recognition import ClosedForm, Introspection, check_signature, continuous_label, summarize_rows
+from bayesgen.records import copied, fill
 from bayesgen.runtime import check_not_forked, in_float64, public
 from bayesgen.statistics import (
     Cells,
@@ -50,6 +51,9 @@ from bayesgen.typing import Data, Float, Values
 
 from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -403,8 +407,48 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
             "other can be added to its fit. State a program with all classes, and fit it to all rows."
         )
 
-    def conjugate(self, schema: Schema) -> None:
-        return None
+    @property
+    def closed_form(self) -> "pd.DataFrame":
+        """A table of what is known of the posterior before any fit, with a line for each latent and what it enters.
+
+        Columns are the latent, the attribute (or label) that it enters, the conjugate family that both are recognised
+        as, and the reason where there is none. `Exact` fits programs whose latents all have a family.
+
+        >>> import numpyro, numpyro.distributions as dist
+        >>> def coin(n):
+        ...     q = numpyro.sample("q", dist.Beta(1, 1))
+        ...     with numpyro.plate("tosses", n):
+        ...         numpyro.sample("heads", dist.Bernoulli(q))
+        >>> GenerativeProgram(coin, label=None).closed_form["family"].tolist()
+        ['BetaBernoulli']
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self._closed_form.findings, columns=["latent", "attribute", "family", "reason"])
+
+    @functools.cached_property
+    def _closed_form(self) -> ClosedForm:
+        """Of a program of the library, hyperparameters are those of the program itself."""
+        return (self.introspection if self.content is not None else Introspection(self)).closed_form
+
+    def conjugate(self, schema: Schema) -> Conjugate | None:
+        """The prior, with blocks of the families that are recognised; None unless they are those of all latents."""
+        program = self.concrete(schema)
+        conjugate = program._closed_form.conjugate
+        return None if conjugate is None else copied(conjugate, classes=program.classes)
+
+    @property
+    def has_columns(self) -> bool:
+        return False
+
+    def why_not_conjugate(self, method: str) -> str:
+        finding = next(finding for finding in self._closed_form.findings if finding.reason)
+        latent = f"latent {finding.latent!r}" if finding.latent else "the program"
+        attribute = f" of attribute {finding.attribute!r}" if finding.attribute else ""
+        return (
+            f"{method}() has no closed form for {latent}{attribute}: {finding.reason}. Use NUTS(), which samples the "
+            "latents; program.closed_form tells what is closed."
+        )
 
     def with_components(self, num_components: int) -> "GenerativeProgram":
         if self.label is None:

@@ -137,7 +137,7 @@ class ResponseProcesses:
     @property
     def closed(self) -> ClosedResponse | None:
         """The closed form of p(y | x) of the model."""
-        conjugate = self.fit.concrete.conjugate(self.fit.schema)
+        conjugate = self.fit.concrete.column_blocks(self.fit.schema)
         return None if conjugate is None else conjugate.closed_response
 
     @functools.cached_property

@@ -10,7 +10,7 @@ from .arbitrary import (
     dispersed_starts,
     run_abstractly,
 )
-from .conjugate import Block, ClosedResponse, Conjugate, Densities
+from .conjugate import Block, ClosedResponse, Conjugate, Densities, SiteEntries
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
     FAST_TO_COMPILE,
@@ -118,6 +118,7 @@ __all__ = [
     "ResponseValues",
     "RowsTerm",
     "Site",
+    "SiteEntries",
     "StatisticsTerm",
     "Structure",
     "TimeSteps",

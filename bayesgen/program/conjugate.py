@@ -19,7 +19,7 @@ from bayesgen.statistics import (
     flatten_rows,
     namespace,
 )
-from bayesgen.typing import Array, Bool, Category, Float
+from bayesgen.typing import Array, Bool, Category, Float, Int
 
 
 class ClosedResponse(abc.ABC):
@@ -43,20 +43,57 @@ class ClosedResponse(abc.ABC):
 
 
 @record
+class SiteEntries:
+    """A latent site of a program as the parameter of a family: which of its entries stand where in the table.
+
+    Attributes:
+        site: name of the latent site.
+        shape: of its value.
+        entries: for each cell of the parameter's table, an index into the value of the site as a vector. Each entry of
+            the site stands in one cell.
+    """
+
+    site: str = static()
+    shape: tuple[int, ...] = static()
+    entries: Int[Array, "..."]
+
+    def table(self, values: Array) -> Array:
+        """The parameter, from a value of the site."""
+        return values.reshape(-1)[self.entries]
+
+    def values(self, table: Array) -> np.ndarray:
+        """The value of the site, from the parameter; axes of draws come first."""
+        draws = table.shape[: table.ndim - self.entries.ndim]
+        order = np.argsort(self.entries, axis=None)
+        return np.asarray(table).reshape((*draws, -1))[..., order].reshape((*draws, *self.shape))
+
+
+@record
 class Block:
-    """Columns modelled by one family.
+    """Columns, or an attribute site of a program, modelled by one family.
 
     Attributes:
         name: the attribute site's name.
         family: resolved family; its table of parameters has the classes, where there are any, as first axis.
-        columns: names of the columns.
+        columns: names of the columns; empty in a program of one's own, whose cells have no names.
         source: site or covariate of the features that the columns depend on; None without features.
+        sites: parameter -> the latent site that it is; None where sites are called `{block}_{parameter}`.
+        pooled: whether all classes share all parameters, in tables of one class.
+        in_one_axis: whether the cells of a row, of any shape, are the columns of the family.
     """
 
     name: str = static()
     family: Family
     columns: Sequence[str] = static()
     source: str | None = static(default=None)
+    sites: Mapping[str, SiteEntries] | None = None
+    pooled: bool = static(default=False)
+    in_one_axis: bool = static(default=False)
+
+    def summary(self, summary: Any) -> Any:
+        """The summary of the site as the family takes it."""
+        summary = summary.in_one_axis() if self.in_one_axis else summary
+        return summary.pooled() if self.pooled else summary
 
     def column_parameters(self, column: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Parameter -> its entries for one column. Parameters may have leading axes."""
@@ -78,6 +115,7 @@ class Conjugate:
         class_prior: family over the K class probabilities; None without classes.
         blocks: the blocks, independent given the class.
         classes: the labels.
+        class_sites: as `Block.sites`, of the class prior.
         averaging, without_class: remedies that messages name where there is no maximum: see `Names`.
         closed_response: p(y | x) of a continuous label y in closed form, or None.
     """
@@ -85,6 +123,7 @@ class Conjugate:
     class_prior: Family | None
     blocks: tuple[Block, ...]
     classes: tuple[Category, ...] = static()
+    class_sites: Mapping[str, SiteEntries] | None = dataclasses.field(default=None, kw_only=True)
     closed_response: ClosedResponse | None = static(default=None, kw_only=True)
     averaging: str = static(default=Names.averaging, init=False)
     without_class: str = static(default=Names.without_class, init=False)
@@ -119,7 +158,7 @@ class Conjugate:
 
     def block_parameters(self, block: Block, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The parameters of one block by their names in its family, with a class axis."""
-        values = {name: parameters[f"{block.name}_{name}"] for name in block.family.parameter_axes()}
+        values = self._parameters(block.name, block.family, parameters)
         if self.class_prior is not None:
             return values
         return {name: namespace(value).expand_dims(value, 0) for name, value in values.items()}
@@ -249,7 +288,25 @@ class Conjugate:
         blocks = [(block.name, self.table(block), self.block_parameters(block, parameters)) for block in self.blocks]
         if self.class_prior is None:
             return blocks
-        return [("class", self.class_prior, {"probs": parameters["class_probs"]}), *blocks]
+        return [("class", self.class_prior, {"probs": self._class_probs(parameters)}), *blocks]
+
+    def _sites(self, name: str) -> Mapping[str, SiteEntries] | None:
+        """Parameter -> site, of the class prior or a block; None where sites have the names of blocks."""
+        return self.class_sites if name == "class" else next(b.sites for b in self.blocks if b.name == name)
+
+    def _parameters(self, name: str, family: Family, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The parameters of a block by their names in its family."""
+        sites = self._sites(name)
+        if sites is None:
+            return {key: parameters[f"{name}_{key}"] for key in family.parameter_axes()}
+        return {key: entries.table(parameters[entries.site]) for key, entries in sites.items()}
+
+    def _class_probs(self, parameters: Mapping[str, np.ndarray]) -> Float[Array, " K"]:
+        """The class probabilities of a process; fixed ones of a program are no parameters."""
+        assert self.class_prior is not None
+        if self.class_sites is None:
+            return parameters["class_probs"]
+        return {**self.class_prior.mean(), **self._parameters("class", self.class_prior, parameters)}["probs"]
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
@@ -283,7 +340,7 @@ class Conjugate:
         """The block of a column; None where there is no such column."""
         return next((block for block in self.blocks if column in block.columns), None)
 
-    # --- parameters of all families: {block}_{parameter} -> value ---------------------------------------------------
+    # --- parameters of all families: site, such as {block}_{parameter}, -> value -----------------------------------
 
     def mean(self) -> dict[str, np.ndarray]:
         """Means of the parameters."""
@@ -334,19 +391,26 @@ class Conjugate:
         function: Callable[[Family, Names, Any], Mapping[str, Any]],
         statistics: SufficientStatistics | None = None,
     ) -> dict[str, Any]:
-        """{block}_{parameter} -> value, from a function (family, names for messages, summary) -> its parameters."""
+        """Site -> value, from a function (family, names for messages, summary) -> the family's parameters."""
         summary_of = {} if statistics is None else self._summaries(statistics)
         values: dict[str, Any] = {}
         for name, family in self.families():
             parameters = function(family, self._names(name, family), summary_of.get(name))
-            values |= {f"{name}_{key}": namespace(value).asarray(value) for key, value in parameters.items()}
+            sites = self._sites(name)
+            if sites is None:
+                values |= {f"{name}_{key}": namespace(value).asarray(value) for key, value in parameters.items()}
+            else:
+                values |= {
+                    e.site: e.values(np.asarray(parameters[key])) for key, e in sites.items() if key in parameters
+                }
         return values
 
     def _summaries(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """Summaries of the labels ("class") and of each block, with a class axis only if there are classes."""
         if self.class_prior is None:
-            return {block.name: statistics.summaries[block.name].select_class(0) for block in self.blocks}
-        return {"class": statistics.labels} | dict(statistics.summaries)
+            return {b.name: b.summary(statistics.summaries[b.name]).select_class(0) for b in self.blocks}
+        summaries = {"class": statistics.labels} | dict(statistics.summaries)
+        return summaries | {block.name: block.summary(summaries[block.name]) for block in self.blocks}
 
     def _names(self, name: str, family: Family) -> Names:
         """Names for messages: hidden variables have no method that averages but `NUTS`."""
@@ -354,8 +418,9 @@ class Conjugate:
         remedies: Any = {"averaging": averaging, "without_class": self.without_class}
         if family is self.class_prior:
             return Names("class", None, [f"probability of {label!r}" for label in self.classes], **remedies)
-        columns = next(block.columns for block in self.blocks if block.name == name)
-        return Names(name, None if self.class_prior is None else self.classes, columns, **remedies)
+        block = next(block for block in self.blocks if block.name == name)
+        classes = None if self.class_prior is None else () if block.pooled else self.classes
+        return Names(name, classes, block.columns or None, **remedies)
 
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
         """Log class probabilities and the blocks' densities at given parameters."""
@@ -363,7 +428,7 @@ class Conjugate:
         for block in self.blocks:
             density = self.table(block).row_density(self.block_parameters(block, parameters))
             blocks.append((block.name, _with_source(block, density)))
-        return (np.zeros(1) if self.class_prior is None else _log(parameters["class_probs"])), blocks
+        return (np.zeros(1) if self.class_prior is None else _log(self._class_probs(parameters))), blocks
 
     def predictive_densities(self) -> "Densities":
         """Log class probabilities and the blocks' densities with the parameters integrated out."""

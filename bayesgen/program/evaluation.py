@@ -245,6 +245,7 @@ class Evaluation:
         axis: the instance axis among the batch axes (negative).
         observed: masks of the observed cells, for sites with missing ones.
         local_log_jacobian: log-Jacobian of the unconstrained local latents of each row (0 without them).
+        latent_sites: the latent sites.
     """
 
     latents: dict[str, Array]
@@ -259,6 +260,7 @@ class Evaluation:
     axis: int
     observed: dict[str, Bool[Array, "..."]] = dataclasses.field(default_factory=dict)
     local_log_jacobian: Float[Array, "*n"] | float = 0.0
+    latent_sites: dict[str, Message] = dataclasses.field(default_factory=dict)
 
     def conditional(self, name: str) -> Conditional | None:
         """Likelihood and parameters of a site's distributions; None where no likelihood is registered."""
@@ -340,6 +342,7 @@ def evaluate(
         axis=structure.axis,
         observed=masks,
         local_log_jacobian=sum((by_row(jacobian, structure.axis) for jacobian in jacobians), start=0.0),
+        latent_sites={name: trace[name] for name in program.latents},
     )
 
 

@@ -218,6 +218,19 @@ class ConcreteModel(Recipe[Labelled]):
     def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks; None for a model without closed forms."""
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether its blocks are of columns; a program of one's own has sites."""
+        return True
+
+    def column_blocks(self, schema: Schema) -> Any:
+        """The conjugate blocks of columns; None for a program of one's own."""
+        return self.conjugate(schema) if self.has_columns else None
+
+    def why_not_conjugate(self, method: str) -> str:
+        """Why a method has no closed form of a model without conjugate blocks, and the remedy."""
+        return f"{method}() needs conjugate families, and {type(self).__name__} has none. Use NUTS()."
+
 
 class WrappedModel(ConcreteModel[Labelled]):
     """A model made of another one, which does all that is not said here."""
@@ -258,6 +271,13 @@ class WrappedModel(ConcreteModel[Labelled]):
 
     def conjugate(self, schema: Schema) -> Any:
         return self.wrapped.conjugate(schema)
+
+    @property
+    def has_columns(self) -> bool:
+        return self.wrapped.has_columns
+
+    def why_not_conjugate(self, method: str) -> str:
+        return self.wrapped.why_not_conjugate(method)
 
     def bind(self, schema: Schema) -> Any:
         return self.wrapped.bind(schema)

@@ -20,6 +20,7 @@ from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, all_sources, in_float64,
 from bayesgen.statistics import NormalLikelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
+from .conjugacy import ClosedForm, find_closed_form
 from .discovery import discover
 from .indexing import CovariateIndexes
 from .plan import Recognition
@@ -62,6 +63,12 @@ class Introspection:
     def class_axes(self) -> dict[str, int]:
         """Latent or deterministic site with an entry for each class -> its class axis."""
         return find_class_axes(self._traces)
+
+    @functools.cached_property
+    @in_float64
+    def closed_form(self) -> ClosedForm:
+        """The parts of the program with a closed form."""
+        return find_closed_form(self._traces, self.plan)
 
     @functools.cached_property
     @in_float64

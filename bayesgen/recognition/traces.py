@@ -14,12 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
+from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
 from bayesgen.program import Arrays, Evaluation, Message, Program, Site, arbitrary_numbers, base_support, evaluate
 from bayesgen.runtime import Traced
-from bayesgen.statistics import Conditional, Likelihood
+from bayesgen.statistics import Conditional, Likelihood, bare, read_conditional
 from bayesgen.typing import Array, Float, Int, Shaped
 
 # of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
@@ -50,6 +51,8 @@ class TraceOutputs(NamedTuple):
         log_probs: site -> log probabilities of the rows.
         distributions: parameters of the distributions of the sites of rows, and their scales.
         deterministics: values of deterministic sites.
+        log_priors: log prior density of each latent, and of factors.
+        priors: latent -> the arguments of its prior, entry by entry; none in traces of some sites alone.
     """
 
     log_prior: Any
@@ -61,6 +64,21 @@ class TraceOutputs(NamedTuple):
     log_probs: dict[str, Any]
     distributions: Any
     deterministics: dict[str, Any]
+    log_priors: dict[str, Any]
+    priors: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteType:
+    """What kind of distribution a site has.
+
+    Attributes:
+        name: of the type of its distribution.
+        likelihood: the likelihood of such distributions; None where none is registered, or a mask is on them.
+    """
+
+    name: str
+    likelihood: Likelihood | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,12 +90,14 @@ class ProgramTrace:
         function: of latents, rows, codes and covariates; its results are `TraceOutputs`.
         likelihoods: site -> its likelihood.
         unsummarized: site -> why it has none.
+        types: of latents and row sites; none in traces of some sites alone.
     """
 
     size: int
     function: Traced
     likelihoods: dict[str, Likelihood]
     unsummarized: dict[str, str]
+    types: dict[str, SiteType]
 
 
 class Traces:
@@ -101,7 +121,8 @@ class Traces:
         """The program traced at `size` rows, with the log probabilities of these sites of rows, of all by default."""
         likelihoods: dict[str, Likelihood] = {}
         unsummarized: dict[str, str] = {}
-        names = self.program.row_sites if names is None else names
+        types: dict[str, SiteType] = {}
+        is_whole, names = names is None, self.program.row_sites if names is None else names
 
         def outputs(latents: Arrays, rows: Arrays, codes: Int[Array, " n"], covariates: Arrays) -> TraceOutputs:
             evaluation = evaluate(self.program, latents, codes, rows, covariates)
@@ -111,11 +132,20 @@ class Traces:
                     unsummarized[name] = why
                 elif conditional is not None:
                     likelihoods[name] = conditional.likelihood
-            return self._outputs(evaluation, names)
+            distributions = {name: message["fn"] for name, message in evaluation.latent_sites.items()}
+            priors = {name: _read_prior(prior) for name, prior in distributions.items()} if is_whole else {}
+            for name, prior in priors.items():
+                likelihood = None if prior is None or prior.mask is not None else prior.likelihood
+                types[name] = SiteType(type(bare(distributions[name])).__name__, likelihood)
+            labels = {} if evaluation.label is None else {evaluation.label["name"]: evaluation.label}
+            for name, message in (evaluation.sites | labels).items() if is_whole else ():
+                types[name] = SiteType(type(bare(message["fn"])).__name__, likelihoods.get(name))
+            outputs = self._outputs(evaluation, names)
+            return outputs._replace(priors={n: _first(p.parameters) for n, p in priors.items() if p is not None})
 
         shapes, covariates = self._shapes(size), arbitrary_covariates(self.program, size)
         function = Traced.of(outputs, *shapes, np.zeros(size, int), covariates)
-        return ProgramTrace(size, function, likelihoods, unsummarized)
+        return ProgramTrace(size, function, likelihoods, unsummarized, types)
 
     def _outputs(self, evaluation: Evaluation, names: Collection[str]) -> TraceOutputs:
         structure = self.program.structure
@@ -136,6 +166,8 @@ class Traces:
             log_probs=evaluation.row_log_probs(names),
             distributions=[jax.tree.leaves((message["fn"], message["scale"])) for message in row_sites],
             deterministics=evaluation.deterministics,
+            log_priors=evaluation.log_priors,
+            priors={},
         )
 
     # --- arbitrary values ---------------------------------------------------------------------------------------
@@ -245,6 +277,15 @@ def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> 
 def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
     """The shape and dtype of a variable of a jaxpr; those of programs are arrays."""
     return cast(jax.core.ShapedArray, variable.aval)
+
+
+def _read_prior(prior: Distribution) -> Conditional | None:
+    """The likelihood and parameters of the distribution of a latent, with one row."""
+    return read_conditional(prior.expand((1, *prior.batch_shape)), -1 - len(prior.batch_shape))
+
+
+def _first(parameters: Arrays) -> dict[str, Array]:
+    return {name: value[0] for name, value in parameters.items()}
 
 
 def _why_unsummarized(conditional: Conditional | None, message: Message) -> str | None:

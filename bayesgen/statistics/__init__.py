@@ -30,6 +30,7 @@ from .base import (
     Parameters,
     Reference,
     RowDensity,
+    bare,
     read_conditional,
     register,
 )
@@ -76,13 +77,18 @@ from .summaries import (
     column_moments,
     outer_or_square,
 )
-from .table import BERNOULLI, MULTINOMIAL, POISSON, ExponentialFamily
+from .table import BERNOULLI, BETA, DIRICHLET, GAMMA, INVERSE_GAMMA, MULTINOMIAL, NORMAL, POISSON, ExponentialFamily
 
 __all__ = [
     "BERNOULLI",
+    "BETA",
+    "DIRICHLET",
+    "GAMMA",
+    "INVERSE_GAMMA",
     "LINEAR_NORMAL",
     "LOG_2PI",
     "MULTINOMIAL",
+    "NORMAL",
     "POISSON",
     "CategoricalLikelihood",
     "Cells",
@@ -117,6 +123,7 @@ __all__ = [
     "any_known",
     "any_of",
     "as_float",
+    "bare",
     "bin_moments",
     "bin_widths",
     "bulk_sizes",

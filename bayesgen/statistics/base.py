@@ -419,6 +419,11 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     )
 
 
+def bare(distribution: Distribution) -> Distribution:
+    """A distribution without `to_event`, `expand` and `mask`."""
+    return _unwrap(distribution)[0]
+
+
 def _unwrap(distribution: Distribution) -> tuple[Distribution, Array | None]:
     """Strip `to_event`, `expand` and `mask`; return the bare distribution and the mask (trailing axes added)."""
     mask = None

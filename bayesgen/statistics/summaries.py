@@ -7,8 +7,9 @@ distribution. A summary weighs each cell: its counts have the shape (K,), or (K,
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -137,6 +138,7 @@ def _sparse_sums(
     return np.bincount(cells, data, num_classes * num_columns).reshape(num_classes, num_columns)
 
 
+AnySummary = TypeVar("AnySummary", bound="Summary")
 ClassTable: TypeAlias = Float[Array, "..."]  # (K, *extra, ...), or that of one class, without its axis
 
 
@@ -166,6 +168,10 @@ class Summary(abc.ABC):
     def select_class(self, index: int) -> Self:
         """The summary of one class alone, without its class axis."""
         return jax.tree.map(lambda array: array[index, ...], self)
+
+    def in_one_axis(self) -> "Summary":
+        """The summary with all extra axes of its cells as one axis of columns."""
+        raise NotImplementedError(f"{type(self).__name__} has no single axis of columns.")
 
     def by_column(self) -> "Summary":
         """The summary of the observed cells of each column on its own."""
@@ -206,6 +212,9 @@ class Sums(Summary):
         counts = _same_ndim(self.count, other.count)
         totals = tuple(total + other_total for total, other_total in zip(self.totals, other.totals, strict=True))
         return Sums(counts[0] + counts[1], totals, self.log_base + other.log_base)
+
+    def in_one_axis(self) -> "Sums":
+        return _in_one_axis(self, self.log_base.ndim)
 
     def pooled(self) -> "Sums":
         return jax.tree.map(lambda array: array.sum(0, keepdims=True), self)
@@ -251,6 +260,9 @@ class Moments(Summary):
         between = trailing(weight * share, self.scatter.ndim) * outer_or_square(delta, self.is_matrix)
         return Moments(count, mean, self.scatter + other.scatter + between, self.log_base + other.log_base)
 
+    def in_one_axis(self) -> "Moments":
+        return _in_one_axis(self, self.log_base.ndim)
+
     def pooled(self) -> "Moments":
         total = self._slice(0)
         for index in range(1, len(self.count)):
@@ -281,6 +293,16 @@ def column_moments(summary: Summary) -> tuple[Float[ArrayOrNumber, "..."], Float
 def outer_or_square(delta: ClassTable, is_matrix: bool) -> ClassTable:
     """The square of a difference of means, elementwise or as an outer product over its last axis."""
     return delta[..., :, None] * delta[..., None, :] if is_matrix else delta**2
+
+
+def _in_one_axis(summary: AnySummary, num_axes: int) -> AnySummary:
+    """A summary whose tables (K, *extra, ...), of so many axes before the dots, are (K, D, ...)."""
+
+    def reshaped(array: ClassTable) -> ClassTable:
+        extra, rest = array.shape[1:num_axes], array.shape[num_axes:]
+        return array.reshape(len(array), math.prod(extra), *rest) if array.ndim >= num_axes else array
+
+    return jax.tree.map(reshaped, summary)
 
 
 def trailing(array: ClassTable, ndim: int) -> ClassTable:

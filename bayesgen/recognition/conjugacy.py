@@ -1,0 +1,396 @@
+"""Which latents of a program are conjugate: recognised by their form, and proven by numbers.
+
+The latents that enter an attribute are compared with the forms of families (`bayesgen.families.Form`): the types of
+their priors and of the likelihood, and whether each entry of a latent is a parameter of some class and column. The
+hyperparameters are the arguments of the priors. Then, at arbitrary latents and statistics,
+
+    log p(latents) + log p(statistics | latents) = log p(latents | statistics) + log p(statistics)
+
+is to hold, with the posterior and the evidence of the family. What fails is not conjugate, whatever its types.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bayesgen.describe import quote_some
+from bayesgen.families import FORMS, Family, FixedCategorical, Form, Pooling
+from bayesgen.program import Block, Conjugate, Plan, SiteEntries
+from bayesgen.runtime import all_sources
+from bayesgen.statistics import (
+    BETA,
+    DIRICHLET,
+    GAMMA,
+    INVERSE_GAMMA,
+    NORMAL,
+    CategoricalLikelihood,
+    Likelihood,
+)
+from bayesgen.typing import Array, Float, Int
+
+from .traces import TraceOutputs, Traces, arbitrary_covariates
+
+DRAWS, ROWS = 3, 41  # of latents, and of rows, at which a family is proven
+TOLERANCE = 1e-9
+
+# Arbitrary values that differ from entry to entry, by the likelihood whose distributions are the prior.
+ARBITRARY_VALUES = {
+    BETA: lambda rng, shape: rng.uniform(0.1, 0.9, shape),
+    DIRICHLET: lambda rng, shape: rng.dirichlet(np.full(shape[-1], 3.0), shape[:-1]),
+    GAMMA: lambda rng, shape: rng.uniform(0.3, 3.0, shape),
+    INVERSE_GAMMA: lambda rng, shape: rng.uniform(0.3, 3.0, shape),
+    NORMAL: lambda rng, shape: rng.normal(0.0, 2.0, shape),
+}
+
+
+class Finding(NamedTuple):
+    """What is found of the latents that enter an attribute.
+
+    Attributes:
+        latent: name of a latent; "" for an attribute without latents.
+        attribute: name of the attribute or label; "" for a latent that enters none.
+        family: name of its family; "" where it has none.
+        reason: why it has none; "" where it has one.
+    """
+
+    latent: str
+    attribute: str
+    family: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ClosedForm:
+    """The parts of a program with a closed form.
+
+    Attributes:
+        findings: of each latent.
+        conjugate: the prior, with numbers in place of classes; None unless all of the program is closed.
+    """
+
+    findings: tuple[Finding, ...]
+    conjugate: Conjugate | None
+
+
+class Numbers(NamedTuple):
+    """What a program computes at latents.
+
+    Attributes:
+        log_priors: log prior density of each latent, and of factors.
+        priors: latent -> the arguments of its prior, entry by entry.
+        label: log probabilities of the classes.
+        attributes: attribute -> ((parameters of its likelihood, mask), scale).
+        log_probs: site of rows -> log probabilities of rows.
+    """
+
+    log_priors: dict[str, Any]
+    priors: dict[str, Any]
+    label: Any
+    attributes: dict[str, Any]
+    log_probs: dict[str, Any]
+
+
+def _chosen(outputs: TraceOutputs) -> Numbers:
+    return Numbers(
+        outputs.log_priors,
+        outputs.priors,
+        outputs.label_log_probs,
+        outputs.likelihood_parameters,
+        outputs.log_probs,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RowSite:
+    """An attribute, or the label as one that has the same distribution in all rows.
+
+    Attributes:
+        name: its name.
+        likelihood: its likelihood.
+        shape: of a row.
+        unused_axes: of tables (class, column, ...) that the family does not have.
+    """
+
+    name: str
+    likelihood: Likelihood
+    shape: tuple[int, ...]
+    unused_axes: int
+
+    def reduced(self, tables: Any) -> Any:
+        """Tables without the first axes, which have the length 1, that the family does not have."""
+        return jax.tree.map(lambda array: array[(0,) * self.unused_axes], tables)
+
+
+def find_closed_form(traces: Traces, plan: Plan) -> ClosedForm:
+    """The parts of a program with a closed form. Inside float64."""
+    return _Search(traces, plan).result()
+
+
+class _Search:
+    """The search for families, one for each attribute and the label.
+
+    Attributes:
+        traces: of the program.
+        plan: of the program.
+    """
+
+    def __init__(self, traces: Traces, plan: Plan) -> None:
+        self.traces, self.plan, self.program = traces, plan, traces.program
+        self._function = traces.classes.function.only(_chosen)
+        self._types = traces.classes.types
+        latents, others = {name: name for name in self.program.latents}, dict.fromkeys(self.program.row_sites, "")
+        covariates = {name: "" for name, _ in self.program.structure.covariates}
+        others.pop(self.program.label, None)
+        self._sources: Numbers = self._function.sources(latents, others, "", covariates)
+
+    @functools.cached_property
+    def _draws(self) -> list[dict[str, np.ndarray]]:
+        """Arbitrary latents."""
+        draws = []
+        for seed in range(DRAWS):
+            latents, rng = dict(self.traces.draws[0].latents), np.random.default_rng(seed)
+            for name in self.program.latents:
+                arbitrary = ARBITRARY_VALUES.get(self._types[name].likelihood)
+                if arbitrary is not None:
+                    latents[name] = arbitrary(rng, latents[name].shape)
+            draws.append(latents)
+        return draws
+
+    @functools.cached_property
+    def _values(self) -> list[Numbers]:
+        """What the program computes at them."""
+        codes, traces = np.arange(self.program.num_classes), self.traces
+        covariates = arbitrary_covariates(self.program, len(codes), same=True)
+        function = self._function.only(lambda numbers: numbers._replace(log_probs={}))
+        return [function(latents, traces.zeros(len(codes)), codes, covariates) for latents in self._draws]
+
+    @functools.cached_property
+    def _inputs(self) -> dict[str, tuple[str, ...]]:
+        """Label and attributes -> the latents that enter."""
+        sources = {} if self.program.label is None else {self.program.label: self._sources.label}
+        sources |= {name: self._sources.log_probs[name] for name in self.program.attributes}
+        return {
+            name: tuple(latent for latent in self.program.latents if latent in all_sources(inputs))
+            for name, inputs in sources.items()
+        }
+
+    def result(self) -> ClosedForm:
+        """The families of the attributes, and the prior if they are those of all latents."""
+        obstacle, label = self._obstacle(), self.program.label
+        parts = {name: obstacle or self._part(name) for name in self._inputs}
+        findings = [
+            Finding(latent, name, *(("", part) if isinstance(part, str) else (type(part.family).__name__, "")))
+            for name, part in parts.items()
+            for latent in self._inputs[name] or ("",)
+        ]
+        used = {finding.latent for finding in findings}
+        unused = [name for name in self.program.latents if name not in used]
+        findings += [Finding(name, "", "", obstacle or self._why_unused(name)) for name in unused]
+        closed = {name: part for name, part in parts.items() if isinstance(part, Block)}
+        if unused or len(closed) < len(parts) or not self.program.latents:
+            return ClosedForm(tuple(findings), None)
+        class_part = None if label is None else closed.pop(label)
+        conjugate = Conjugate(
+            None if class_part is None else class_part.family,
+            tuple(closed.values()),
+            tuple(range(len(self.program.classes))),
+            class_sites=None if class_part is None else class_part.sites,
+        )
+        return ClosedForm(tuple(findings), conjugate)
+
+    # --- why not ------------------------------------------------------------------------------------------------
+
+    def _obstacle(self) -> str | None:
+        """Why nothing of the program has a closed form, if so."""
+        structure = self.program.structure
+        if factors := [name for name in self._sources.log_priors if name not in self.program.latents]:
+            return f"the factor {factors[0]!r} changes the prior"
+        if structure.local:
+            return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
+        if self.program.response_site is not None:
+            return "the label is a number, and closed forms are of classes, or of programs with label=None"
+        if structure.counts_partly:
+            return "a scale, a mask or censoring says how much of a row counts"
+        return None
+
+    def _why_unused(self, latent: str) -> str:
+        """Why a latent that enters no attribute has no closed form."""
+        children = [name for name in self.program.latents if name != latent and latent in self._prior_sources(name)]
+        if children:
+            return f"hierarchical prior: it enters the prior of {quote_some(children)}"
+        return "it enters no attribute"
+
+    def _prior_sources(self, latent: str) -> set[str]:
+        """The other latents that enter the prior of a latent."""
+        return set(all_sources((self._sources.log_priors[latent], self._sources.priors.get(latent)))) - {latent}
+
+    def _why_not_a_group(self, name: str, latents: Sequence[str]) -> str | None:
+        """Why the latents of an attribute are no group of their own, if so."""
+        for latent in latents:
+            others = [site for site, inputs in self._inputs.items() if latent in inputs and site != name]
+            if others:
+                return f"shared latent: {latent!r} enters {quote_some(others)}, too"
+            if parents := self._prior_sources(latent) - set(latents):
+                return (
+                    f"hierarchical prior: that of {latent!r} depends on the latent {min(parents)!r}, which is sampled"
+                )
+            children = [
+                other for other in self.program.latents if other not in latents and latent in self._prior_sources(other)
+            ]
+            if children:
+                return f"shared latent: {latent!r} enters the prior of {quote_some(children)}, too"
+        return None
+
+    # --- one attribute ------------------------------------------------------------------------------------------
+
+    def _part(self, name: str) -> Block | str:
+        """The block of an attribute, or of the label; or why it has none."""
+        latents, reasons = self._inputs[name], dict(self.plan.reasons)
+        if name in reasons:
+            return f"rows have no statistic: {reasons[name]}"
+        if not latents:
+            if name != self.program.label:
+                return "no latent: its distribution is known, and has no family"
+            return Block(name, FixedCategorical(np.exp(self._values[0].label)), (), sites={})
+        why = self._why_not_a_group(name, latents)
+        if why is not None:
+            return why
+        site = self._site(name)
+        forms = [form for form in FORMS if form.has_likelihood(site.likelihood)]
+        for form in forms:
+            roles = self._roles(form, latents)
+            if roles is not None:
+                return self._proven(form, site, roles)
+        priors = quote_some([f"{latent} ~ {self._types[latent].name}" for latent in latents])
+        return f"pair: no family has the priors {priors} of {self._types[name].name}"
+
+    def _site(self, name: str) -> RowSite:
+        if name == self.program.label:
+            return RowSite(name, CategoricalLikelihood(self.program.num_classes), (), 2)
+        shape = self.program.structure.attribute[name].row_shape
+        return RowSite(name, dict(self.plan.compressed)[name], shape, 1 if self.program.label is None else 0)
+
+    def _roles(self, form: Form, latents: Sequence[str]) -> dict[str, str] | None:
+        """Parameter -> the latent that it is, by the types of priors; None where they are others."""
+        roles = {}
+        for latent in latents:
+            matches = [key for key, likelihood in form.priors.items() if likelihood == self._types[latent].likelihood]
+            if len(matches) != 1:
+                return None
+            roles[matches[0]] = latent
+        return roles if len(roles) == len(latents) == len(form.priors) else None
+
+    def _parameters(self, site: RowSite, numbers: Numbers) -> Mapping[str, Array]:
+        """The parameters of the site's likelihood."""
+        if site.name == self.program.label:
+            return {"log_probs": numbers.label[None]}
+        (parameters, _), _ = numbers.attributes[site.name]
+        return parameters
+
+    def _tables(self, form: Form, site: RowSite, numbers: Numbers) -> dict[str, np.ndarray]:
+        """The parameters of the family, (class, column, ...)."""
+        tables = form.parameters(self._parameters(site, numbers))
+        if form.is_vector:
+            return {key: np.asarray(table) for key, table in tables.items()}
+        num_axes, size = 1 + len(site.shape), math.prod(site.shape)
+        return {key: np.reshape(t, (len(t), size, *np.shape(t)[num_axes:])) for key, t in tables.items()}
+
+    def _proven(self, form: Form, site: RowSite, roles: Mapping[str, str]) -> Block | str:
+        """The block of an attribute whose latents have the types of a form; or why it is not of the family."""
+        if form.is_vector and len(site.shape) != 1:
+            return "plate: a row has several vectors"
+        tables = [self._tables(form, site, numbers) for numbers in self._values]
+        indices: dict[str, np.ndarray] = {}
+        for key, latent in roles.items():
+            values = [draw[latent] for draw in self._draws]
+            index = _entries(tables[0][key], values[0])
+            pairs = zip(tables, values, strict=True)
+            if index is None or not all(_close(value.ravel()[index], table[key]) for table, value in pairs):
+                return f"link: {latent!r} is not itself the parameter {key!r} of {site.name!r}"
+            indices[key] = index
+        is_pooled = len(tables[0][next(iter(roles))]) > 1 and all(_is_shared(index, 0) for index in indices.values())
+        if is_pooled:
+            indices = {key: index[:1] for key, index in indices.items()}
+        pooling, sites = Pooling(), {}
+        for key, index in indices.items():
+            shared = tuple(_is_shared(index, axis) for axis in (0, 1))
+            if any(shared) and key == form.pooled:
+                pooling = Pooling(*shared)
+            table = index[tuple(0 if is_shared and key == form.pooled else slice(None) for is_shared in shared)]
+            shape = self._draws[0][roles[key]].shape
+            if not np.array_equal(np.sort(table, axis=None), np.arange(math.prod(shape))):
+                return f"plate: an entry of {roles[key]!r} is the parameter of several classes or columns, or of none"
+            if form.priors[key] == DIRICHLET and np.ptp(table // shape[-1], axis=-1).any():
+                return f"plate: the probabilities of {site.name!r} are not those of one vector of {roles[key]!r}"
+            sites[key] = SiteEntries(roles[key], shape, table)
+        family = self._family(form, site, roles, indices, tables[0], pooling)
+        sites = {key: dataclasses.replace(e, entries=self._without_axes(site, e.entries)) for key, e in sites.items()}
+        block = Block(site.name, family, (), sites=sites, pooled=is_pooled, in_one_axis=not form.is_vector)
+        return block if self._holds(site, block) else "proof: prior times likelihood is not the posterior of the family"
+
+    def _without_axes(self, site: RowSite, entries: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+        """The entries without the axes that the family does not have; those of columns are shared already."""
+        return entries[(0,) * min(site.unused_axes, entries.ndim)]
+
+    def _family(
+        self,
+        form: Form,
+        site: RowSite,
+        roles: Mapping[str, str],
+        indices: Mapping[str, np.ndarray],
+        tables: Mapping[str, np.ndarray],
+        pooling: Pooling,
+    ) -> Family:
+        """The family whose hyperparameters are the arguments of the priors."""
+        arguments = {
+            key: {name: value.ravel()[indices[key]] for name, value in self._values[0].priors[latent].items()}
+            for key, latent in roles.items()
+        }
+        first = {key: table[: len(indices[key])] for key, table in tables.items()}
+        return form.prior(site.reduced(arguments), site.reduced(first), pooling)
+
+    def _holds(self, site: RowSite, block: Block) -> bool:
+        """Whether prior times likelihood is posterior times evidence, at arbitrary latents and statistics."""
+        assert block.sites is not None
+        rng, draw = np.random.default_rng(1), self.traces.draws[0]
+        num_classes = self.program.num_classes
+        if site.name == self.program.label:
+            rows, codes, num_classes = rng.integers(0, num_classes, ROWS), np.zeros(ROWS, int), 1
+        else:
+            rows, codes = self.traces.rows(draw, ROWS)[site.name], rng.integers(0, num_classes, ROWS)
+        summary = site.likelihood.summarize(rows, codes, num_classes, rng.uniform(0.5, 1.5, ROWS))
+        reduced = site.reduced(block.summary(summary))
+        posterior, log_evidence = block.family.posterior(reduced), float(block.family.log_evidence(reduced))
+        for latents, numbers in zip(self._draws, self._values, strict=True):
+            log_prior = sum(float(numbers.log_priors[entries.site]) for entries in block.sites.values())
+            log_likelihood = float(site.likelihood.log_likelihood(self._parameters(site, numbers), summary).sum())
+            parameters = {key: entries.table(latents[entries.site]) for key, entries in block.sites.items()}
+            terms = np.array([log_prior, log_likelihood, -posterior.log_prior(parameters), -log_evidence])
+            if not abs(terms.sum()) <= TOLERANCE * (1 + np.abs(terms).sum()):
+                return False
+        return True
+
+
+def _entries(table: Float[np.ndarray, "..."], value: Float[np.ndarray, "..."]) -> Int[np.ndarray, "..."] | None:
+    """For each cell of a table the entry of a latent that is equal; None where a cell has none."""
+    entries, cells = value.ravel(), table.ravel()
+    order = np.argsort(entries)
+    above = np.clip(np.searchsorted(entries[order], cells), 0, len(entries) - 1)
+    below = np.maximum(above - 1, 0)
+    is_below = np.abs(entries[order[below]] - cells) < np.abs(entries[order[above]] - cells)
+    nearest = order[np.where(is_below, below, above)]
+    return nearest.reshape(table.shape) if _close(entries[nearest], cells) else None
+
+
+def _close(values: Float[np.ndarray, "..."], other: Float[np.ndarray, "..."]) -> bool:
+    return bool(np.allclose(values, other, rtol=TOLERANCE, atol=0.0))
+
+
+def _is_shared(index: Int[np.ndarray, "..."], axis: int) -> bool:
+    """Whether several classes, or columns, have the same entries."""
+    return index.ndim > axis and index.shape[axis] > 1 and not np.ptp(index, axis=axis).any()

@@ -1,0 +1,400 @@
+"""Programs whose latents are conjugate: recognised, proven, and fitted exactly as ready-made models are."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from numpyro import handlers
+
+import bayesgen as bg
+from bayesgen import GenerativeProgram
+from tests.counting import compilations
+
+CLASSES = ["a", "b", "c"]
+RNG = np.random.default_rng(0)
+CODES = np.r_[0, 1, 2, RNG.integers(0, 3, 38)]
+LABELS = np.array(CLASSES)[CODES]
+WORDS = RNG.integers(0, 5, (41, 2))
+ONES = (RNG.uniform(size=(41, 7)) < 0.4).astype(int)
+COUNTS = RNG.poisson(3.0, (41, 2))
+REALS = RNG.normal(size=(41, 2)) + CODES[:, None]
+TOTALS = RNG.multinomial(6, [0.5, 0.3, 0.2], 41)
+PRIOR = bg.NormalInverseGamma(0.5, 0.4, 2.5, 1.5)
+
+READY = {
+    "categorical": (bg.NaiveBayes(bg.DirichletCategorical(1.7)), WORDS.astype(str)),
+    "binary": (bg.NaiveBayes(bg.BetaBernoulli(2, 3)), ONES.astype(bool)),
+    "counts": (bg.NaiveBayes(bg.GammaPoisson(2, 0.5)), COUNTS),
+    "normal": (bg.NaiveBayes(PRIOR), REALS),
+    "fixed": (bg.NaiveBayes(PRIOR, class_prior=[0.2, 0.3, 0.5]), REALS),
+    "diag": (bg.GaussianDiscriminant("diag", PRIOR), REALS),
+    "tied-diag": (bg.GaussianDiscriminant("tied-diag", bg.NormalInverseGamma(0.5, 0.4, 2.5, 1.5, tied=True)), REALS),
+    "spherical": (
+        bg.GaussianDiscriminant("spherical", bg.NormalInverseGamma(0.5, 0.4, 2.5, 1.5, spherical=True)),
+        REALS,
+    ),
+    "tied-spherical": (
+        bg.GaussianDiscriminant("tied-spherical", bg.NormalInverseGamma(0.5, 0.4, 2.5, 1.5, tied=True, spherical=True)),
+        REALS,
+    ),
+}
+
+
+def as_plain(fit):
+    """The program of a fit as a function of a user's own, with the label and classes of the fit."""
+    bound = fit.program.function
+
+    def plain(n):
+        bound(n)
+
+    return GenerativeProgram(plain, label=fit.program.label, classes=fit.program.classes or None)
+
+
+def same(actual, expected):
+    """To nine digits."""
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
+
+
+def numbers(fit):
+    """The numbers of the summary, parameter by parameter, without those of classes."""
+    frame = fit.summary().query("parameter != 'class_probs'").sort_values("parameter", kind="stable")
+    return frame[["mean", "sd", "lower", "upper"]].to_numpy()
+
+
+def exact(program, rows, labels=None):
+    return bg.fit(program, rows, labels, method=bg.Exact())
+
+
+def averaged(fit, X):
+    return bg.predict(fit, X, rule=bg.BMA()).probabilities
+
+
+@pytest.mark.parametrize("name", READY)
+def test_the_program_of_a_ready_made_model_has_its_posterior(name):
+    model, X = READY[name]
+    known = exact(model, X, LABELS)
+    rows = dict(known.read(X).values)
+    fit = exact(as_plain(known), rows, LABELS)
+    same(fit.log_evidence, known.log_evidence)
+    assert fit.parameters.keys() == known.parameters.keys() - ({"class_probs"} if name == "fixed" else set())
+    for parameter, value in fit.parameters.items():
+        same(value, known.parameters[parameter])
+    for rule in (bg.BMA(), bg.PlugIn(), bg.PlugIn(at="mode")):
+        same(bg.predict(fit, rows, rule=rule).log_probabilities, bg.predict(known, X, rule=rule).log_probabilities)
+    same(bg.predict(fit, rows, rule=bg.BMA()).log_marginal, bg.predict(known, X, rule=bg.BMA()).log_marginal)
+    same(*(numbers(trained) for trained in (fit, known)))
+
+
+def documents(n):
+    topics = numpyro.sample("topics", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    words = numpyro.sample("words", dist.Dirichlet(jnp.ones((3, 5)) * 0.5).to_event(1))
+    with numpyro.plate("documents", n):
+        y = numpyro.sample("y", dist.Categorical(topics))
+        numpyro.sample("word", dist.Categorical(words[y]))
+
+
+def test_ten_line_naive_bayes_is_counting():
+    program = GenerativeProgram(documents, classes=CLASSES)
+    assert program.closed_form.to_dict("records") == [
+        {"latent": "topics", "attribute": "y", "family": "DirichletCategorical", "reason": ""},
+        {"latent": "words", "attribute": "word", "family": "DirichletCategorical", "reason": ""},
+    ]
+    fit = exact(program, {"word": WORDS[:, 0]}, LABELS)
+    counts = np.zeros((3, 5))
+    np.add.at(counts, (CODES, WORDS[:, 0]), 1)
+    labels = counts.sum(1)
+    same(fit.parameters["topics"], (np.array([1, 2, 3]) + labels) / (6 + 41))
+    same(fit.parameters["words"], (counts + 0.5) / (counts + 0.5).sum(1, keepdims=True))
+    rows = scipy.stats.dirichlet_multinomial([0.5] * 5, labels.astype(int)[:, None])
+    log_orders = [scipy.special.gammaln(row.sum() + 1) - scipy.special.gammaln(row + 1).sum() for row in counts]
+    log_words = [rows.logpmf(counts[k].astype(int))[k] - log_orders[k] for k in range(3)]
+    log_order = scipy.special.gammaln(42) - scipy.special.gammaln(labels + 1).sum()
+    log_labels = scipy.stats.dirichlet_multinomial([1, 2, 3], 41).logpmf(labels.astype(int)) - log_order
+    same(fit.log_evidence, log_labels + sum(log_words))
+
+
+def measured(n):
+    """Means by class of two columns and in transposed order; one variance for all."""
+    variance = numpyro.sample("variance", dist.InverseGamma(2.5, 1.5))
+    with numpyro.plate("columns", 2, dim=-2), numpyro.plate("classes", 3, dim=-1):
+        mean = numpyro.sample("mean", dist.Normal(0.5, jnp.sqrt(variance / 0.4)))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("x", dist.Normal(mean[:, y].T, jnp.sqrt(variance)).to_event(1))
+
+
+def test_transposed_tables_and_shared_variances_are_those_of_a_tied_discriminant():
+    prior = bg.NormalInverseGamma(0.5, 0.4, 2.5, 1.5, tied=True, spherical=True)
+    known = exact(bg.GaussianDiscriminant("tied-spherical", prior, class_prior=[0.2, 0.3, 0.5]), REALS, LABELS)
+    fit = exact(GenerativeProgram(measured, classes=CLASSES), {"x": REALS}, LABELS)
+    same(fit.log_evidence, known.log_evidence)
+    assert fit.parameters["mean"].shape == (2, 3)
+    name = next(name for name in known.parameters if name.endswith("mean"))
+    same(fit.parameters["mean"].T, known.parameters[name])
+    same(fit.draws(5, seed=1)["mean"].shape, (5, 2, 3))
+    same(
+        bg.predict(fit, {"x": REALS}, rule=bg.BMA()).probabilities,
+        bg.predict(known, REALS, rule=bg.BMA()).probabilities,
+    )
+
+
+def test_a_latent_that_all_classes_share_learns_from_all_rows():
+    def coins(n):
+        q = numpyro.sample("q", dist.Beta(2, 3))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Bernoulli(0.25))
+            numpyro.sample("x", dist.Bernoulli(q))
+
+    heads, labels = ONES[:, 0], (CODES > 0).astype(int)
+    fit = exact(GenerativeProgram(coins, classes=2), {"x": heads}, labels)
+    total, rows = heads.sum(), len(heads)
+    same(fit.parameters["q"], (2 + total) / (5 + rows))
+    log_labels = scipy.stats.bernoulli(0.25).logpmf(labels).sum()
+    log_heads = scipy.special.betaln(2 + total, 3 + rows - total) - scipy.special.betaln(2, 3)
+    same(fit.log_evidence, log_labels + log_heads)
+    same(averaged(fit, {"x": heads}), np.tile([0.75, 0.25], (rows, 1)))
+
+
+def test_programs_without_classes_and_vectors_of_counts():
+    def bags(n):
+        probs = numpyro.sample("probs", dist.Dirichlet(jnp.array([1.0, 2.0, 0.5])))
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5).expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("bag", dist.Multinomial(6, probs))
+            numpyro.sample("count", dist.Poisson(rate).to_event(1))
+
+    fit = exact(GenerativeProgram(bags, label=None), {"bag": TOTALS, "count": COUNTS})
+    bag = bg.DirichletMultinomial([1.0, 2.0, 0.5])
+    counts = bg.GammaPoisson(2.0, 0.5)
+    same(fit.log_evidence, bag.log_evidence(TOTALS) + counts.log_evidence(COUNTS))
+    same(fit.parameters["probs"], bag.update(TOTALS).mean()["probs"])
+    same(fit.parameters["rate"], counts.update(COUNTS).mean()["rate"])
+
+
+def test_missing_cells_weights_and_updates_are_those_of_the_ready_made_model():
+    known = exact(bg.NaiveBayes(bg.BetaBernoulli(2, 3)), ONES.astype(bool), LABELS)
+    program, cells = as_plain(known), ONES.astype(float)
+    cells[RNG.uniform(size=cells.shape) < 0.2] = np.nan
+    (name,), weights = known.read(ONES.astype(bool)).values, RNG.integers(1, 4, 41)
+    model = bg.NaiveBayes(bg.BetaBernoulli(2, 3))
+    frame = np.where(np.isnan(cells), None, cells.astype(object))
+    schema = bg.Schema(kinds={f"x{i}": "binary" for i in range(7)})
+    expected = bg.fit(model, frame, LABELS, method=bg.Exact(), sample_weight=weights, schema=schema)
+    fit = bg.fit(program, {name: cells}, LABELS, method=bg.Exact(), sample_weight=weights)
+    same(fit.log_evidence, expected.log_evidence)
+    same(averaged(fit, {name: cells}), averaged(expected, frame))
+    halves = exact(program, {name: ONES[:20]}, LABELS[:20]).update({name: ONES[20:]}, LABELS[20:])
+    same(halves.log_evidence, known.log_evidence)
+    same(halves.parameters["class_probs"], known.parameters["class_probs"])
+
+
+def test_left_out_rows_averages_and_files(tmp_path):
+    known = exact(bg.NaiveBayes(bg.GammaPoisson(2, 0.5)), COUNTS, LABELS)
+    (name,) = known.read(COUNTS).values
+    program = as_plain(known)
+    fit = exact(program, {name: COUNTS}, LABELS)
+    left_out = bg.leave_one_out(fit, {name: COUNTS}, LABELS)
+    same(left_out.log_scores, bg.leave_one_out(known, COUNTS, LABELS).log_scores)
+    fit.save(tmp_path / "fit")
+    loaded = bg.load(tmp_path / "fit", program=program)
+    same(loaded.log_evidence, fit.log_evidence)
+    same(
+        bg.predict(loaded, {name: COUNTS}, rule=bg.BMA()).probabilities,
+        bg.predict(known, COUNTS, rule=bg.BMA()).probabilities,
+    )
+
+
+# --- programs that only look conjugate ------------------------------------------------------------------------------
+
+
+def squared(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q * q))
+
+
+def complement(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(1 - q))
+
+
+def product(n):
+    q, r = (numpyro.sample(name, dist.Beta(2, 3)) for name in "qr")
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q * r))
+
+
+def two_families(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+        numpyro.sample("z", dist.Geometric(q))
+
+
+def shared_scale(n):
+    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
+    m = numpyro.sample("m", dist.Normal(0, jnp.sqrt(v)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
+        numpyro.sample("z", dist.Laplace(0.0, jnp.sqrt(v)))
+
+
+def tied_by_index(n):
+    q = numpyro.sample("q", dist.Beta(2, 3).expand([2]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("x", dist.Bernoulli(q[jnp.array([0, 0, 1])[y]]))
+
+
+def hierarchical(n):
+    a = numpyro.sample("a", dist.Gamma(2.0, 1.0))
+    q = numpyro.sample("q", dist.Beta(a, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def independent_scale(n):
+    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
+    m = numpyro.sample("m", dist.Normal(0, 3.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
+
+
+def scale_to_a_power(n):
+    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
+    m = numpyro.sample("m", dist.Normal(0, v))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
+
+
+def location_by_scale(n):
+    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
+    m = numpyro.sample("m", dist.Normal(v, jnp.sqrt(v)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
+
+
+def swapped_variances(n):
+    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0).expand([2]).to_event(1))
+    m = numpyro.sample("m", dist.Normal(0, jnp.sqrt(v[::-1])).to_event(1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)).to_event(1))
+
+
+def truncated_prior(n):
+    m = numpyro.sample("m", dist.TruncatedNormal(0, 1, low=0.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(m, 1.0))
+
+
+def truncated_rows(n):
+    m = numpyro.sample("m", dist.Normal(0, 1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.TruncatedNormal(m, 1.0, low=0.0))
+
+
+def masked(n):
+    q = numpyro.sample("q", dist.Beta(2, 3).mask(False))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def tempered_prior(n):
+    with handlers.scale(scale=0.5):
+        q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def tempered_rows(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n), handlers.scale(scale=0.5):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def with_factor(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    numpyro.factor("bonus", 2.0 * q)
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def part_unused(n):
+    q = numpyro.sample("q", dist.Beta(2, 3).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q[1]))
+
+
+def columns_of_a_square(n):
+    """The columns of a square table are vectors of probabilities; the rows are not."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones((3, 3))).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("x", dist.Categorical(p.T[y]))
+
+
+def enters_nothing(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    numpyro.sample("r", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def label_and_attribute(n):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("x", dist.Categorical(p))
+
+
+LOOKALIKES = [
+    (squared, "q", "x", "link"),
+    (complement, "q", "x", "link"),
+    (product, "q", "x", "pair"),
+    (two_families, "q", "x", "shared latent"),
+    (shared_scale, "v", "x", "shared latent"),
+    (tied_by_index, "q", "x", "plate"),
+    (hierarchical, "q", "x", "hierarchical prior"),
+    (hierarchical, "a", "", "hierarchical prior"),
+    (independent_scale, "m", "x", "proof"),
+    (scale_to_a_power, "m", "x", "proof"),
+    (location_by_scale, "m", "x", "proof"),
+    (swapped_variances, "v", "x", "proof"),
+    (truncated_prior, "m", "x", "pair"),
+    (truncated_rows, "m", "x", "rows have no statistic"),
+    (masked, "q", "x", "pair"),
+    (tempered_prior, "q", "x", "proof"),
+    (tempered_rows, "q", "x", "a scale, a mask"),
+    (with_factor, "q", "x", "the factor 'bonus'"),
+    (part_unused, "q", "x", "plate"),
+    (columns_of_a_square, "p", "x", "plate"),
+    (enters_nothing, "r", "", "it enters no attribute"),
+    (label_and_attribute, "p", "x", "shared latent"),
+]
+
+
+@pytest.mark.parametrize(("function", "latent", "attribute", "reason"), LOOKALIKES, ids=lambda part: str(part)[:24])
+def test_what_only_looks_conjugate_is_refused_with_the_reason(function, latent, attribute, reason):
+    has_label = "y" in function.__code__.co_consts
+    program = GenerativeProgram(function, **({"classes": 3} if has_label else {"label": None}))
+    frame = program.closed_form
+    line = frame[(frame.latent == latent) & (frame.attribute == attribute)].iloc[0]
+    assert line.family == ""
+    assert line.reason.startswith(reason)
+    assert program.conjugate(bg.Schema(classes=program.classes or None)) is None
+
+
+def test_exact_names_latent_attribute_reason_and_remedy():
+    with pytest.raises(bg.FitError, match=r"latent 'q' of attribute 'x': link: .* Use NUTS\(\)"):
+        exact(GenerativeProgram(squared, label=None), {"x": ONES[:, 0]})
+
+
+def test_recognition_and_exact_fits_of_programs_compile_nothing():
+    program = GenerativeProgram(documents, classes=CLASSES)
+    program.check_row_count(len(WORDS))  # introspection, as for any method
+    with compilations() as compiled:
+        exact(program, {"word": WORDS[:, 0]}, LABELS)
+    assert compiled == []
