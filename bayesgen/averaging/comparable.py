@@ -274,7 +274,7 @@ def _difference_of_kind(one: Fit, other: Fit) -> str | None:
         )
     if one.schema.classes != other.schema.classes:
         return f"the classes are {list(one.schema.classes or ())} and {list(other.schema.classes or ())}. {OTHER_ROWS}"
-    if _events(one.schema) != _events(other.schema):
+    if _events(one) != _events(other):
         return f"the columns or their kinds differ (binary events are other data than counts). {OTHER_EVENTS}"
     if one.schema.columns != other.schema.columns or one.schema.categories != other.schema.categories:
         return f"the columns' order or their categories differ. {OTHER_ROWS}"
@@ -295,8 +295,11 @@ def _is_proper(fit: Fit) -> bool:
     return conjugate is None or all(family.is_proper for _, family in conjugate.families())
 
 
-def _events(schema: Schema) -> Mapping[str, StatedKind]:
-    """The kinds of events of columns: binned columns are real."""
+def _events(fit: Fit) -> Mapping[str, StatedKind]:
+    """The kinds of events of columns: binned columns are real; attributes of programs are discrete or not."""
+    schema = fit.schema
+    if not fit.concrete.has_columns:
+        return {name: "discrete" if site.discrete else "real" for name, site in fit.program.structure.attributes}
     common = uniform_kind(schema.kinds)
     if common is not None:
         return ColumnKinds(schema.columns or (), common.events, {})
@@ -314,4 +317,4 @@ def _conditioned_columns(fit: Fit) -> set[tuple[str, ...]]:
     if fit.concrete.response is not None:
         return set()
     conjugate = fit.concrete.conjugate(fit.schema)
-    return {tuple(block.columns) for block in conjugate.blocks if block.family.traits.covariate}
+    return {tuple(block.columns or [block.name]) for block in conjugate.blocks if block.family.traits.covariate}

@@ -314,7 +314,7 @@ class Schema:
         columns = self._resolved_columns()
         if (common := uniform_kind(self.kinds)) is not None:
             return columns if kind == common.name else ()
-        chosen = tuple(column for column in columns if self.kind_of(column).name == kind)
+        chosen = tuple(c for c in columns if c in self.kinds and self.kind_of(c).name == kind)  # sites have no kinds
         return columns if len(chosen) == len(columns) else chosen
 
     def __repr__(self) -> str:

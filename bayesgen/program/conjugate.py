@@ -57,9 +57,9 @@ class SiteEntries:
     shape: tuple[int, ...] = static()
     entries: Int[Array, "..."]
 
-    def table(self, values: Array) -> Array:
+    def table(self, values: Any) -> Any:
         """The parameter, from a value of the site."""
-        return values.reshape(-1)[self.entries]
+        return values.reshape(-1)[self.entries, ...]
 
     def values(self, table: Array) -> np.ndarray:
         """The value of the site, from the parameter; axes of draws come first."""
@@ -294,19 +294,20 @@ class Conjugate:
         """Parameter -> site, of the class prior or a block; None where sites have the names of blocks."""
         return self.class_sites if name == "class" else next(b.sites for b in self.blocks if b.name == name)
 
-    def _parameters(self, name: str, family: Family, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _parameters(self, name: str, family: Family, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of a block by their names in its family."""
         sites = self._sites(name)
         if sites is None:
             return {key: parameters[f"{name}_{key}"] for key in family.parameter_axes()}
         return {key: entries.table(parameters[entries.site]) for key, entries in sites.items()}
 
-    def _class_probs(self, parameters: Mapping[str, np.ndarray]) -> Float[Array, " K"]:
+    def _class_probs(self, parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, " K"]:
         """The class probabilities of a process; fixed ones of a program are no parameters."""
         assert self.class_prior is not None
         if self.class_sites is None:
             return parameters["class_probs"]
-        return {**self.class_prior.mean(), **self._parameters("class", self.class_prior, parameters)}["probs"]
+        stated = self._parameters("class", self.class_prior, parameters)
+        return stated["probs"] if stated else np.asarray(self.class_prior.mean()["probs"])
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:

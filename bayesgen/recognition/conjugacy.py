@@ -12,7 +12,7 @@ is to hold, with the posterior and the evidence of the family. What fails is not
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +39,7 @@ DRAWS, ROWS = 3, 41  # of latents, and of rows, at which a family is proven
 TOLERANCE = 1e-9
 
 # Arbitrary values that differ from entry to entry, by the likelihood whose distributions are the prior.
-ARBITRARY_VALUES = {
+ARBITRARY_VALUES: dict[Likelihood | None, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
     BETA: lambda rng, shape: rng.uniform(0.1, 0.9, shape),
     DIRICHLET: lambda rng, shape: rng.dirichlet(np.full(shape[-1], 3.0), shape[:-1]),
     GAMMA: lambda rng, shape: rng.uniform(0.3, 3.0, shape),
@@ -122,8 +122,8 @@ class RowSite:
     unused_axes: int
 
     def reduced(self, tables: Any) -> Any:
-        """Tables without the first axes, which have the length 1, that the family does not have."""
-        return jax.tree.map(lambda array: array[(0,) * self.unused_axes], tables)
+        """Tables without the first axes, of length 1, that the family does not have."""
+        return jax.tree.map(lambda array: array[(*(0,) * min(self.unused_axes, array.ndim), ...)], tables)
 
 
 def find_closed_form(traces: Traces, plan: Plan) -> ClosedForm:
@@ -143,10 +143,10 @@ class _Search:
         self.traces, self.plan, self.program = traces, plan, traces.program
         self._function = traces.classes.function.only(_chosen)
         self._types = traces.classes.types
-        latents, others = {name: name for name in self.program.latents}, dict.fromkeys(self.program.row_sites, "")
+        latents = {name: name for name in self.program.latents}
+        rows = {name: "" for name, _ in self.program.structure.row_sites}
         covariates = {name: "" for name, _ in self.program.structure.covariates}
-        others.pop(self.program.label, None)
-        self._sources: Numbers = self._function.sources(latents, others, "", covariates)
+        self._sources: Numbers = self._function.sources(latents, rows, "", covariates)
 
     @functools.cached_property
     def _draws(self) -> list[dict[str, np.ndarray]]:
@@ -155,9 +155,9 @@ class _Search:
         for seed in range(DRAWS):
             latents, rng = dict(self.traces.draws[0].latents), np.random.default_rng(seed)
             for name in self.program.latents:
-                arbitrary = ARBITRARY_VALUES.get(self._types[name].likelihood)
-                if arbitrary is not None:
-                    latents[name] = arbitrary(rng, latents[name].shape)
+                likelihood = self._types[name].likelihood
+                if likelihood in ARBITRARY_VALUES:
+                    latents[name] = ARBITRARY_VALUES[likelihood](rng, latents[name].shape)
             draws.append(latents)
         return draws
 
@@ -304,38 +304,43 @@ class _Search:
         """The block of an attribute whose latents have the types of a form; or why it is not of the family."""
         if form.is_vector and len(site.shape) != 1:
             return "plate: a row has several vectors"
-        tables = [self._tables(form, site, numbers) for numbers in self._values]
-        indices: dict[str, np.ndarray] = {}
+        tables, indices = [self._tables(form, site, numbers) for numbers in self._values], {}
         for key, latent in roles.items():
-            values = [draw[latent] for draw in self._draws]
-            index = _entries(tables[0][key], values[0])
-            pairs = zip(tables, values, strict=True)
-            if index is None or not all(_close(value.ravel()[index], table[key]) for table, value in pairs):
+            index = _index([table[key] for table in tables], [draw[latent] for draw in self._draws])
+            if index is None:
                 return f"link: {latent!r} is not itself the parameter {key!r} of {site.name!r}"
             indices[key] = index
-        is_pooled = len(tables[0][next(iter(roles))]) > 1 and all(_is_shared(index, 0) for index in indices.values())
+        is_pooled = all(_is_shared(index, 0) for index in indices.values())
         if is_pooled:
             indices = {key: index[:1] for key, index in indices.items()}
-        pooling, sites = Pooling(), {}
-        for key, index in indices.items():
-            shared = tuple(_is_shared(index, axis) for axis in (0, 1))
-            if any(shared) and key == form.pooled:
-                pooling = Pooling(*shared)
-            table = index[tuple(0 if is_shared and key == form.pooled else slice(None) for is_shared in shared)]
-            shape = self._draws[0][roles[key]].shape
-            if not np.array_equal(np.sort(table, axis=None), np.arange(math.prod(shape))):
-                return f"plate: an entry of {roles[key]!r} is the parameter of several classes or columns, or of none"
-            if form.priors[key] == DIRICHLET and np.ptp(table // shape[-1], axis=-1).any():
-                return f"plate: the probabilities of {site.name!r} are not those of one vector of {roles[key]!r}"
-            sites[key] = SiteEntries(roles[key], shape, table)
+        pooling = Pooling()
+        entries = dict(indices)
+        if form.pooled is not None:
+            index = indices[form.pooled]
+            pooling = Pooling(_is_shared(index, 0), _is_shared(index, 1))
+            entries[form.pooled] = index[0 if pooling.tied else slice(None), ...]
+            if pooling.spherical:
+                entries[form.pooled] = entries[form.pooled][..., 0]
+        for key, latent in roles.items():
+            why = self._why_no_table(form.priors[key], latent, entries[key])
+            if why is not None:
+                return why
         family = self._family(form, site, roles, indices, tables[0], pooling)
-        sites = {key: dataclasses.replace(e, entries=self._without_axes(site, e.entries)) for key, e in sites.items()}
+        sites = {
+            key: SiteEntries(latent, self._draws[0][latent].shape, site.reduced(entries[key]))
+            for key, latent in roles.items()
+        }
         block = Block(site.name, family, (), sites=sites, pooled=is_pooled, in_one_axis=not form.is_vector)
         return block if self._holds(site, block) else "proof: prior times likelihood is not the posterior of the family"
 
-    def _without_axes(self, site: RowSite, entries: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-        """The entries without the axes that the family does not have; those of columns are shared already."""
-        return entries[(0,) * min(site.unused_axes, entries.ndim)]
+    def _why_no_table(self, prior: Likelihood, latent: str, entries: Int[np.ndarray, "..."]) -> str | None:
+        """Why the entries of a latent are not the independent parameters of a table, if so."""
+        shape = self._draws[0][latent].shape
+        if not np.array_equal(np.sort(entries, axis=None), np.arange(math.prod(shape))):
+            return f"plate: an entry of {latent!r} is the parameter of several classes or columns, or of none"
+        if prior == DIRICHLET and np.ptp(entries // shape[-1], axis=-1).any():
+            return f"plate: the probabilities of a class or column are not those of one vector of {latent!r}"
+        return None
 
     def _family(
         self,
@@ -351,8 +356,8 @@ class _Search:
             key: {name: value.ravel()[indices[key]] for name, value in self._values[0].priors[latent].items()}
             for key, latent in roles.items()
         }
-        first = {key: table[: len(indices[key])] for key, table in tables.items()}
-        return form.prior(site.reduced(arguments), site.reduced(first), pooling)
+        parameters = {key: table[: len(indices[key])] for key, table in tables.items()}
+        return form.prior(site.reduced(arguments), site.reduced(parameters), pooling)
 
     def _holds(self, site: RowSite, block: Block) -> bool:
         """Whether prior times likelihood is posterior times evidence, at arbitrary latents and statistics."""
@@ -376,15 +381,16 @@ class _Search:
         return True
 
 
-def _entries(table: Float[np.ndarray, "..."], value: Float[np.ndarray, "..."]) -> Int[np.ndarray, "..."] | None:
-    """For each cell of a table the entry of a latent that is equal; None where a cell has none."""
-    entries, cells = value.ravel(), table.ravel()
+def _index(tables: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> Int[np.ndarray, "..."] | None:
+    """For each cell of a table the entry of a latent that is equal at all draws; None where a cell has none."""
+    entries, cells = values[0].ravel(), tables[0].ravel()
     order = np.argsort(entries)
     above = np.clip(np.searchsorted(entries[order], cells), 0, len(entries) - 1)
     below = np.maximum(above - 1, 0)
     is_below = np.abs(entries[order[below]] - cells) < np.abs(entries[order[above]] - cells)
-    nearest = order[np.where(is_below, below, above)]
-    return nearest.reshape(table.shape) if _close(entries[nearest], cells) else None
+    index = order[np.where(is_below, below, above)].reshape(tables[0].shape)
+    pairs = zip(values, tables, strict=True)
+    return index if all(_close(value.ravel()[index], table) for value, table in pairs) else None
 
 
 def _close(values: Float[np.ndarray, "..."], other: Float[np.ndarray, "..."]) -> bool:

@@ -20,7 +20,7 @@ from numpyro.distributions.constraints import Constraint
 from bayesgen.data import Covariate
 from bayesgen.program import Arrays, Evaluation, Message, Program, Site, arbitrary_numbers, base_support, evaluate
 from bayesgen.runtime import Traced
-from bayesgen.statistics import Conditional, Likelihood, bare, read_conditional
+from bayesgen.statistics import Conditional, Likelihood, bare_distribution, read_conditional
 from bayesgen.typing import Array, Float, Int, Shaped
 
 # of draws, the spreads in standard deviations of the priors of latents: the last draws are in the tails
@@ -136,10 +136,10 @@ class Traces:
             priors = {name: _read_prior(prior) for name, prior in distributions.items()} if is_whole else {}
             for name, prior in priors.items():
                 likelihood = None if prior is None or prior.mask is not None else prior.likelihood
-                types[name] = SiteType(type(bare(distributions[name])).__name__, likelihood)
+                types[name] = SiteType(type(bare_distribution(distributions[name])).__name__, likelihood)
             labels = {} if evaluation.label is None else {evaluation.label["name"]: evaluation.label}
             for name, message in (evaluation.sites | labels).items() if is_whole else ():
-                types[name] = SiteType(type(bare(message["fn"])).__name__, likelihoods.get(name))
+                types[name] = SiteType(type(bare_distribution(message["fn"])).__name__, likelihoods.get(name))
             outputs = self._outputs(evaluation, names)
             return outputs._replace(priors={n: _first(p.parameters) for n, p in priors.items() if p is not None})
 

@@ -30,7 +30,7 @@ from .base import (
     Parameters,
     Reference,
     RowDensity,
-    bare,
+    bare_distribution,
     read_conditional,
     register,
 )
@@ -123,7 +123,7 @@ __all__ = [
     "any_known",
     "any_of",
     "as_float",
-    "bare",
+    "bare_distribution",
     "bin_moments",
     "bin_widths",
     "bulk_sizes",

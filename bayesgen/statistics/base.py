@@ -419,7 +419,7 @@ def read_conditional(distribution: Distribution, axis: int) -> Conditional | Non
     )
 
 
-def bare(distribution: Distribution) -> Distribution:
+def bare_distribution(distribution: Distribution) -> Distribution:
     """A distribution without `to_event`, `expand` and `mask`."""
     return _unwrap(distribution)[0]
 

@@ -206,6 +206,44 @@ def test_left_out_rows_averages_and_files(tmp_path):
     )
 
 
+def test_averages_over_programs_are_those_over_ready_made_models():
+    models = [bg.NaiveBayes(bg.BetaBernoulli(a, 3)) for a in (1, 4)]
+    known = [exact(model, ONES.astype(bool), LABELS) for model in models]
+    rows = dict(known[0].read(ONES.astype(bool)).values)
+    average, expected = bg.average([exact(as_plain(fit), rows, LABELS) for fit in known]), bg.average(known)
+    same(average.weights, expected.weights)
+    same(averaged(average, rows), averaged(expected, ONES.astype(bool)))
+
+    def counted(n):
+        probs, rate = jnp.full(3, 1 / 3), numpyro.sample("rate", dist.Gamma(1.0, 1.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Categorical(probs))
+            numpyro.sample("x", dist.Poisson(rate))
+
+    def weighed(n):
+        probs = jnp.full(3, 1 / 3)
+        variance = numpyro.sample("variance", dist.InverseGamma(2.0, 1.0))
+        mean = numpyro.sample("mean", dist.Normal(0.0, jnp.sqrt(variance)))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Categorical(probs))
+            numpyro.sample("x", dist.Normal(mean, jnp.sqrt(variance)))
+
+    fits = [exact(GenerativeProgram(f, classes=CLASSES), {"x": COUNTS[:, 0]}, LABELS) for f in (counted, weighed)]
+    with pytest.raises(bg.FitError, match="kinds differ"):
+        bg.average(fits)
+
+
+def test_a_model_written_with_obs_has_its_exact_posterior():
+    def coin(flips=None):
+        q = numpyro.sample("q", dist.Beta(2, 3))
+        numpyro.sample("flips", dist.Bernoulli(q), obs=flips)
+
+    heads = ONES[:, 0]
+    program = GenerativeProgram.from_model(coin, heads)
+    rows, _ = program.read(heads)
+    same(exact(program, rows).parameters["q"], (2 + heads.sum()) / (5 + len(heads)))
+
+
 # --- programs that only look conjugate ------------------------------------------------------------------------------
 
 
