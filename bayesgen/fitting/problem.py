@@ -105,7 +105,7 @@ class ProgramProblem(Problem[Fit]):
     @functools.cached_property
     def conjugate(self) -> Conjugate | None:
         """The conjugate blocks of columns with resolved priors, or None, as for a program of one's own."""
-        return self.data.model.column_blocks(self.data.scaled_schema)
+        return self.closed_prior if self.data.model.has_columns else None
 
     @functools.cached_property
     def closed_prior(self) -> Conjugate | None:
@@ -158,7 +158,7 @@ class ProgramProblem(Problem[Fit]):
             attributes={
                 **(attributes or {}),
                 **({"sites_left_out": left_out} if left_out else {}),
-                **({} if self.conjugate else {"why_row_by_row": self.program.why_row_by_row}),
+                **({} if self.data.model.has_columns else {"why_row_by_row": self.program.why_row_by_row}),
                 **self.about_labels,
                 "total_weight": statistics.total_weight,
                 "device": used(),

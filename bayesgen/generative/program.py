@@ -141,6 +141,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
     and changes of such a value are not noticed.
     """
 
+    has_columns = False
+
     @public
     def __init__(
         self,
@@ -436,10 +438,6 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         program = self.concrete(schema)
         conjugate = program._closed_form.conjugate
         return None if conjugate is None else copied(conjugate, classes=program.classes)
-
-    @property
-    def has_columns(self) -> bool:
-        return False
 
     def why_not_conjugate(self, method: str) -> str:
         finding = next(finding for finding in self._closed_form.findings if finding.reason)

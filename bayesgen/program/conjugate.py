@@ -411,7 +411,10 @@ class Conjugate:
         if self.class_prior is None:
             return {b.name: b.summary(statistics.summaries[b.name]).select_class(0) for b in self.blocks}
         summaries = {"class": statistics.labels} | dict(statistics.summaries)
-        return summaries | {block.name: block.summary(summaries[block.name]) for block in self.blocks}
+        for block in self.blocks:
+            if block.sites is not None:
+                summaries[block.name] = block.summary(summaries[block.name])
+        return summaries
 
     def _names(self, name: str, family: Family) -> Names:
         """Names for messages: hidden variables have no method that averages but `NUTS`."""

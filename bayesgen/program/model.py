@@ -116,6 +116,8 @@ class ConcreteModel(Recipe[Labelled]):
 
     class_axis: ClassVar[str] = "class"
     """Name of the axis of the classes in exported parameters."""
+    has_columns: ClassVar[bool] = True
+    """Whether its blocks are of columns; a program of one's own has sites."""
 
     @property
     def has_labels(self) -> bool:
@@ -218,11 +220,6 @@ class ConcreteModel(Recipe[Labelled]):
     def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks; None for a model without closed forms."""
 
-    @property
-    def has_columns(self) -> bool:
-        """Whether its blocks are of columns; a program of one's own has sites."""
-        return True
-
     def column_blocks(self, schema: Schema) -> Any:
         """The conjugate blocks of columns; None for a program of one's own."""
         return self.conjugate(schema) if self.has_columns else None
@@ -273,7 +270,7 @@ class WrappedModel(ConcreteModel[Labelled]):
         return self.wrapped.conjugate(schema)
 
     @property
-    def has_columns(self) -> bool:
+    def has_columns(self) -> bool:  # type: ignore[override]
         return self.wrapped.has_columns
 
     def why_not_conjugate(self, method: str) -> str:
