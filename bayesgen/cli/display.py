@@ -51,9 +51,11 @@ _DIFFERENCES = (
 def comparison_shown(comparison: Comparison, console: Console) -> RenderableType:
     """The scores of a comparison, and the rows in which answers differ, in the width and encoding of a console."""
     is_wide, spell, parts = console.width >= WIDTH, spelling(console.encoding), list[RenderableType]()
+    verdicts = comparison.verdicts
     for model in dict.fromkeys(answer.model for answer in comparison.answers):
         answers = [answer for answer in comparison.scored if answer.model == model]
         parts += [Text(model, style="bold"), _score_table(comparison, model, is_wide, spell)]
+        parts += [Text(spell(verdict), style="bold") for name, verdict in verdicts.items() if name == model]
         parts += [*_notes(comparison, answers, model), Text()]
         parts += [*_disagreements(comparison, answers, model, is_wide, spell), Text()]
         parts += _cost_table(comparison, answers, model, spell)

@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -144,7 +144,7 @@ def _interruptibly(work: Callable[[Screen], Outcome], screen: Screen) -> Outcome
     with screen.waiting_for("Loading the library"):
         from bayesgen.runtime import at_work, interruptibly
 
-    with at_work("the command", progress=False if screen.messages.is_terminal else None):
+    with at_work("the command", progress=False) if screen.messages.is_terminal else nullcontext():
         return interruptibly(lambda: work(screen))
 
 

@@ -92,7 +92,7 @@ def test_what_stands_below_labels_and_beside_them_is_said():
 def test_the_shares_of_the_classes_alone_are_what_scores_are_held_against():
     expected = np.log([0.75, 0.25, 0.75]).mean()
     shown = text(comparison(MAP, BMA), 120)
-    assert f"no column read: log score {expected:.4f}" in shown and "worse" not in shown
+    assert f"no column read: log score {expected:.4f}" in shown and "worse than that" not in shown
     assert "Every answer of gda is worse than that." in " ".join(text(comparison(MLE), 120).split())
 
 
