@@ -57,6 +57,22 @@ def _maps_of_memory() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a command of the command line, 100 columns wide, without colours; `input` is what standard input holds."""
+    from typer.testing import CliRunner
+
+    from bayesgen.cli.app import app
+
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def invoke(*arguments, input=None):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+
+    return invoke
+
+
 def pytest_collection_finish() -> None:
     """Spares the garbage collector what lives as long as the tests: modules, tests, and what JAX has compiled."""
     gc.freeze()

@@ -357,7 +357,8 @@ def _curve_panel(study: Study, model: str, column: str, error: str, ylabel: str)
         notes += [f"{name} {why} at {', '.join(map(str, curve['size'][at]))}" for why, at in absent.items() if at.any()]
         drawn = curve[np.isfinite(curve[column])].sort_values("size")
         size, middle, half = (drawn[key].to_numpy(float) for key in ("size", column, error))
-        label = f"{name}: {ANSWER_NAMES[curve['is_two_step'].iloc[0]]}"
+        is_two_step = curve["is_two_step"].iloc[0]
+        label = f"{name}: {ANSWER_NAMES[is_two_step]}" if is_two_step is not None else ANSWER_NAMES[None]
         marks += curve_in_band(size, middle, (middle - half, middle + half), {**look, "label": label})
     unit = f"training rows{' of each class' * study.config['per_class']}"
     return Panel(

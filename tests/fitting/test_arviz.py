@@ -290,7 +290,7 @@ def test_what_a_fit_cannot_have_is_refused_with_the_reason(density, sampled):
     for ask in (functools.partial(point.to_datatree, predictive=True), lambda: point.draws(3), point.samples):
         with pytest.raises(bg.BayesgenError, match="point estimate"):
             ask()
-    with pytest.raises(bg.PredictionError, match=r"Fit with NUTS\(\)"):
+    with pytest.raises(bg.PredictionError, match=r"Only NUTS\(\) draws chains"):
         exact.diagnose()
     with pytest.raises(bg.PredictionError, match="prob must be between 0 and 1"):
         exact.summary(prob=90)
