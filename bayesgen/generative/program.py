@@ -441,10 +441,10 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
 
     def why_not_conjugate(self, method: str) -> str:
         finding = next(finding for finding in self._closed_form.findings if finding.reason)
-        latent = f"latent {finding.latent!r}" if finding.latent else "the program"
-        attribute = f" of attribute {finding.attribute!r}" if finding.attribute else ""
+        sites = {"latent": finding.latent, "attribute": finding.attribute}
+        named = " of ".join(f"{word} {name!r}" for word, name in sites.items() if name)
         return (
-            f"{method}() has no closed form for {latent}{attribute}: {finding.reason}. Use NUTS(), which samples the "
+            f"{method}() has no closed form for {named}: {finding.reason}. Use NUTS(), which samples the "
             "latents; program.closed_form tells what is closed."
         )
 

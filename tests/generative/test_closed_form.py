@@ -173,6 +173,22 @@ def test_programs_without_classes_and_vectors_of_counts():
     same(fit.parameters["rate"], counts.update(COUNTS).mean()["rate"])
 
 
+def test_totals_of_counts_may_be_a_covariate():
+    counts = RNG.poisson(2.0, (41, 4))
+
+    def documents_of_any_length(n, *, total):
+        words = numpyro.sample("words", dist.Dirichlet(jnp.ones((3, 4))).to_event(1))
+        with numpyro.plate("documents", n):
+            y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+            numpyro.sample("x", dist.Multinomial(total, words[y], total_count_max=40))
+
+    known = exact(bg.NaiveBayes(bg.DirichletMultinomial(), class_prior=[0.2, 0.3, 0.5]), counts, LABELS)
+    rows = {"x": counts, "total": counts.sum(1)}
+    fit = exact(GenerativeProgram(documents_of_any_length, classes=CLASSES), rows, LABELS)
+    same(fit.log_evidence, known.log_evidence)
+    same(averaged(fit, rows), averaged(known, counts))
+
+
 def test_missing_cells_weights_and_updates_are_those_of_the_ready_made_model():
     known = exact(bg.NaiveBayes(bg.BetaBernoulli(2, 3)), ONES.astype(bool), LABELS)
     program, cells = as_plain(known), ONES.astype(float)
