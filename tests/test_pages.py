@@ -149,7 +149,7 @@ def test_a_posterior_is_a_formula_where_the_table_says_so(code):
 def test_the_distributions_that_programs_sum_are_listed():
     """Those that users write: NumPyro's `Categorical` is two classes, CategoricalProbs and CategoricalLogits."""
     listed = set(re.findall(r"\w+", (DOCS / "processes.md").read_text("utf-8").partition("## Distributions")[2]))
-    kinds = [kind for kind in _TABLE if hasattr(dist, kind.__name__) or kind.__name__ in bayesgen.__all__]
+    kinds = [kind for kind in [*_TABLE] if hasattr(dist, kind.__name__) or kind.__name__ in bayesgen.__all__]
     assert {re.sub("(Logits|Probs)$", "", kind.__name__) for kind in kinds} <= listed
 
 

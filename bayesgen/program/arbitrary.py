@@ -139,7 +139,7 @@ def center_and_scale(distribution: dist.Distribution) -> tuple[float | Array, fl
     """Mean and standard deviation of a distribution; 0 and 1 where they do not exist."""
     try:
         mean, scale = jnp.asarray(distribution.mean), jnp.sqrt(distribution.variance)
-    except NotImplementedError:
+    except (NotImplementedError, ZeroDivisionError):  # the latter of Python's numbers, where a moment is infinite
         return 0.0, 1.0
     exist = jnp.isfinite(mean) & jnp.isfinite(scale)
     return jnp.where(exist, mean, 0.0), jnp.where(exist, scale, 1.0)

@@ -11,7 +11,7 @@ from counting import compilations
 
 import bayesgen as bg
 from bayesgen.fitting import prepare
-from bayesgen.program import LogPriorKind, ProgramDensity
+from bayesgen.program import LogPriorKind, ProgramDensity, center_and_scale
 from bayesgen.program.arbitrary import STARTS_NEAR_ORIGIN, dispersed_starts
 from bayesgen.solvers.attempts import laplace
 
@@ -54,6 +54,10 @@ def silent(n):
     t = numpyro.sample("t", parts)
     with numpyro.plate("rows", n):
         numpyro.sample("x", dist.Normal(0 * t, 1.0))
+
+
+def test_a_prior_without_a_variance_has_the_origin_as_its_centre():
+    assert center_and_scale(dist.InverseGamma(2.0, 1.0)) == center_and_scale(dist.Cauchy()) == (0.0, 1.0)
 
 
 def test_a_mode_far_from_the_origin_is_found_where_the_prior_knows_of_it():
