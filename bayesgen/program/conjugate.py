@@ -343,43 +343,43 @@ class Conjugate:
 
     # --- parameters of all families: site, such as {block}_{parameter}, -> value -----------------------------------
 
-    def mean(self) -> dict[str, np.ndarray]:
+    def mean(self) -> dict[str, Any]:
         """Means of the parameters."""
         return self.collect(lambda family, names, summary: family.mean())
 
-    def mode(self) -> dict[str, np.ndarray]:
+    def mode(self) -> dict[str, Any]:
         """Joint mode of the parameters, by families."""
         return self.collect(lambda family, names, summary: family.mode(names))
 
-    def variance(self) -> dict[str, np.ndarray]:
+    def variance(self) -> dict[str, Any]:
         """Variances of the parameters, elementwise."""
         return self.collect(lambda family, names, summary: family.variance())
 
-    def quantile(self, prob: float) -> dict[str, np.ndarray]:
+    def quantile(self, prob: float) -> dict[str, Any]:
         """Quantiles of the parameters, elementwise: NaN, or no entry, where the marginal has no closed form."""
         return self.collect(lambda family, names, summary: family.quantile(prob))
 
-    def center(self) -> dict[str, np.ndarray]:
+    def center(self) -> dict[str, Any]:
         """A process at the centre of the prior, without zero probabilities."""
         return self.collect(lambda family, names, summary: family.central_parameters())
 
-    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, Any]:
         """Independent draws of the parameters, each of this shape and then its own."""
         return self.collect(lambda family, names, summary: family.sample(rng, shape))
 
-    def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def maximum_likelihood(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """The parameters of highest likelihood given complete rows."""
         return self.collect(lambda family, names, summary: family.maximum_likelihood(summary, names), statistics)
 
-    def maximum_posterior(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def maximum_posterior(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """The joint mode of the parameters given complete rows."""
         return self.collect(lambda family, names, summary: family.maximum_posterior(summary, names), statistics)
 
-    def posterior_center(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def posterior_center(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """A process at the centre of the posterior given complete rows, without zero probabilities."""
         return self.collect(lambda family, names, summary: family.central_parameters(summary), statistics)
 
-    def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, np.ndarray]:
+    def moment_estimates(self, statistics: SufficientStatistics) -> dict[str, Any]:
         """Rough estimates without the prior, to which programs adapt coordinates: see `Family.reparametrised`."""
 
         def estimates(family: Family, names: Names, summary: Any) -> Mapping[str, Any]:
