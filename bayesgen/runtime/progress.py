@@ -78,11 +78,12 @@ def watch() -> None:
 @contextlib.contextmanager
 def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callable[[float], None]]:
     """A context that gives `advance(amount)`, with a bar if it is shown (None: if standard error is a terminal)."""
-    work, key, amounts = WORK.get() or Work(is_quiet=True), object(), [0.0]
+    work, key, done = WORK.get() or Work(is_quiet=True), object(), 0.0
 
     def count(amount: float) -> None:
-        amounts.append(amount)
-        work.steps[key] = description if total == 1 else f"{description} ({sum(amounts):,.0f} of {total:,})"
+        nonlocal done
+        done += amount
+        work.steps[key] = description if total == 1 else f"{description} ({done:,.0f} of {total:,})"
 
     if in_notebook() or sys.stderr is None or not (sys.stderr.isatty() if is_shown is None else is_shown):
         count(0.0)
