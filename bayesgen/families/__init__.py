@@ -5,7 +5,6 @@ from .base import IncompleteFamily as IncompleteFamily
 from .base import Key as Key
 from .base import LatentVariableFamily as LatentVariableFamily
 from .base import ParameterTables as ParameterTables
-from .base import Traits as Traits
 from .base import default_family as default_family
 from .base import hyperparameter_site as hyperparameter_site
 from .base import with_sampled_hyperparameters as with_sampled_hyperparameters
@@ -29,6 +28,7 @@ from .hyperparameters import Hyperparameter as Hyperparameter
 from .hyperparameters import Names, Scale
 from .hyperparameters import Pooling as Pooling
 from .hyperparameters import Stated as Stated
+from .hyperparameters import Traits as Traits
 from .hyperparameters import argument_names as argument_names
 from .hyperparameters import as_number as as_number
 from .hyperparameters import broadcast as broadcast

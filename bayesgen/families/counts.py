@@ -36,7 +36,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
-from .base import Family, Key, ParameterTables, Traits, default_family
+from .base import Family, Key, ParameterTables, default_family
 from .dirichlet import DirichletFamily, dirichlet_form
 from .forms import Form, Tables, register_form
 from .hyperparameters import (
@@ -46,6 +46,7 @@ from .hyperparameters import (
     Pooling,
     Scale,
     Stated,
+    Traits,
     as_number,
     broadcast,
     check_counted,

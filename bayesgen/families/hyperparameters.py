@@ -1,4 +1,4 @@
-"""Hyperparameters, their checks and shapes; shared variances; scales and names of the columns of a block."""
+"""How families model columns: hyperparameters, their checks and shapes, shared variances, scales and names."""
 
 import dataclasses
 from collections.abc import Hashable, Sequence
@@ -12,6 +12,34 @@ from numpy.typing import ArrayLike
 from bayesgen.errors import FitError, ModelError
 from bayesgen.statistics import any_known, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """How a family models columns.
+
+    Attributes:
+        joint: whether the columns of a block are modelled jointly.
+        scaled: whether the default hyperparameters need the training columns' means and variances.
+        features: whether summaries hold features beside each column, along a last axis.
+        covariate: name of the argument of `site_distribution` that the program takes besides the label, if any.
+        sparse: whether columns may come as a scipy.sparse matrix.
+        missing: whether some cells of a row may be missing, the others still having a density.
+    """
+
+    joint: bool = False
+    scaled: bool = False
+    features: bool = False
+    covariate: str | None = None
+    sparse: bool = False
+    missing: bool = True
+
+    @property
+    def row_shapes(self) -> dict[int, str]:
+        """Number of axes -> the shape, in words, of rows that the family takes where it is used alone."""
+        if self.features:
+            return {2: "(n, F + 1), features and then y"}
+        return {2: "(n, D)"} if self.joint else {1: "(n,)", 2: "(n, D)"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real
 
-from .base import Key, ParameterTables, Traits
+from .base import Key, ParameterTables
 from .hyperparameters import (
     ANONYMOUS,
     Hyperparameter,
@@ -35,6 +35,7 @@ from .hyperparameters import (
     Pooling,
     Scale,
     Stated,
+    Traits,
     as_number,
     broadcast,
     check_positive,

@@ -22,7 +22,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int, PRNGKeyArray, Real
 
-from .base import Key, LatentVariableFamily, ParameterTables, Traits
+from .base import Key, LatentVariableFamily, ParameterTables
 from .covariances import JointNormalFamily, check_noise
 from .factors import (
     ToBelow,
@@ -42,6 +42,7 @@ from .hyperparameters import (
     Pooling,
     Scale,
     Stated,
+    Traits,
     as_number,
     broadcast,
     check_counted,

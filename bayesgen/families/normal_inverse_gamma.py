@@ -30,7 +30,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Family, Key, ParameterTables, Traits, check_axes, default_family
+from .base import Family, Key, ParameterTables, check_axes, default_family
 from .coordinates import moved
 from .forms import Form, Tables, register_form
 from .hyperparameters import (
@@ -41,6 +41,7 @@ from .hyperparameters import (
     Scale,
     Stated,
     TableShape,
+    Traits,
     as_number,
     broadcast,
     check_counted,

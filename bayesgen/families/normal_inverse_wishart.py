@@ -26,7 +26,7 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
-from .base import Key, ParameterTables, Traits, check_axes
+from .base import Key, ParameterTables, check_axes
 from .coordinates import (
     InverseWishartWhitening,
     NormalByWhitening,
@@ -43,6 +43,7 @@ from .hyperparameters import (
     Pooling,
     Scale,
     Stated,
+    Traits,
     as_number,
     broadcast,
     check_pooling,
