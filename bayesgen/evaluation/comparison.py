@@ -200,13 +200,7 @@ class Comparison(Judged):
         two_step = {answer.name for answer in self.scored if answer.two_step}
         return {model: verdict(by_answer, two_step) for model, by_answer in log_scores.items()}
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """A report as one page of HTML that needs nothing else: the verdict, scores, figures, and how to run it again.
-
-        Args:
-            path: a file to which it is written as well.
-            title: heading of the page, such as the name of the data; None for one of the models.
-        """
+    def _page(self, path: str | Path | None, title: str | None) -> str:
         from bayesgen.report import comparison_page
 
         return comparison_page(self, path, title)

@@ -168,13 +168,7 @@ class Study(Judged):
         """`to_dict` as strict JSON: numbers that are not finite are null."""
         return as_json(self.to_dict())
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """A report as one page of HTML that needs nothing else: the verdict, scores, figures, and how to run it again.
-
-        Args:
-            path: a file to which it is written as well.
-            title: heading of the page, such as the name of the data; None for one of the models.
-        """
+    def _page(self, path: str | Path | None, title: str | None) -> str:
         from bayesgen.report import study_page
 
         return study_page(self, path, title)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,19 @@ class Judged(Described):
     def verdict(self) -> str:
         """The `verdicts` as a text, on a line for each model."""
         return "\n".join(": ".join(entry) if len(self.verdicts) > 1 else entry[1] for entry in self.verdicts.items())
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """A report as one page of HTML that needs nothing else: the verdict, scores, figures, and how to run it again.
+
+        Args:
+            path: a file to which it is written as well.
+            title: heading of the page, such as the name of the data; None for one of the models.
+        """
+        return self._page(path, title)
+
+    def _page(self, path: str | Path | None, title: str | None) -> str:
+        """The page of `to_html`."""
+        raise NotImplementedError
 
     @property
     def _verdict_entries(self) -> dict[str, str]:
