@@ -47,6 +47,7 @@ from .hidden_states import (
     sites_with_states,
     states_at,
 )
+from .integrated import IntegratedDensity
 from .joint import (
     ALL_DRAWS,
     Reduction,
@@ -119,6 +120,7 @@ __all__ = [
     "Elimination",
     "Evaluation",
     "FunctionContent",
+    "IntegratedDensity",
     "LogLikelihood",
     "LogPriorKind",
     "Means",

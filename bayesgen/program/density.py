@@ -4,6 +4,7 @@ import abc
 import enum
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
@@ -18,10 +19,11 @@ from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
+from .elimination import by_name
 from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .marginal import class_table
-from .structure import Arrays, Program, Structure
+from .structure import Arrays, Program
 
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
 
@@ -218,6 +220,13 @@ class ProgramDensity(LogDensity):
         """The log density at one of a few vectors, for which nothing is compiled. Inside float64."""
         return float(_log_density.by_numpy(self, vector))
 
+    def at_sites(self, latents: Arrays, unconstrained: Sequence[str] = ()) -> Float[Array, ""]:
+        """The log density at values of the sites, some of them unconstrained. Traceable.
+
+        Log-Jacobians are of the unconstrained values alone.
+        """
+        return _log_density_at_sites(self, latents, unconstrained=tuple(unconstrained))
+
     def with_terms(self, *terms: LogLikelihood) -> Self:
         """The same density of other data."""
         return copied(self, terms=terms)
@@ -310,9 +319,9 @@ def _slopes_by_row(
     """Log probabilities of rows by site without statistic, and their derivatives along a direction."""
 
     def by_site(vector: Float[Array, " D"]) -> dict[str, Float[Array, " n"]]:
-        latents, codes = _by_site(program.structure, vector), jnp.maximum(rows.codes, 0)
+        latents, codes = by_name(program.structure.latents, vector), jnp.maximum(rows.codes, 0)
         at_rows = codes, rows.values, rows.covariates
-        evaluation = evaluate(program, latents, *at_rows, unconstrained=True, observed=rows.observed)
+        evaluation = evaluate(program, latents, *at_rows, unconstrained=program.latents, observed=rows.observed)
         return evaluation.row_log_probs(program.plan.rowwise)
 
     return jax.jvp(by_site, (vector,), (direction,))
@@ -320,13 +329,21 @@ def _slopes_by_row(
 
 @OwnedJit  # so that solvers, which call it several times, trace it once
 def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
-    program = density.program
-    evaluation = _at(program, vector, density.terms[0].covariates if density.terms else {})
+    return density.at_sites(by_name(density.program.structure.latents, vector), density.program.latents)
+
+
+@functools.partial(OwnedJit, static_argnames="unconstrained")
+def _log_density_at_sites(
+    density: ProgramDensity, latents: Arrays, *, unconstrained: Sequence[str]
+) -> Float[Array, ""]:
+    program, covariates = density.program, density.terms[0].covariates if density.terms else {}
+    evaluation = evaluate_classes(program, latents, covariates, unconstrained=unconstrained)
     total = sum((term.log_prob(program, evaluation) for term in density.terms), start=jnp.zeros(()))
     if density.prior is LogPriorKind.SITES:
         return total + evaluation.log_prior + evaluation.log_jacobian
     if density.prior is LogPriorKind.PARAMETERS:
-        log_prior = evaluation.log_prior - program.log_coordinate_jacobian(evaluation.latents)
+        free = {name: evaluation.latents[name] for name in unconstrained}
+        log_prior = evaluation.log_prior - program.log_coordinate_jacobian(free)
         # nearer to a pole the prior of a program of one's own is unbounded, and its likelihood, computed from values,
         # constant
         return total + jnp.where(evaluation.at_pole, -jnp.inf, log_prior)
@@ -335,17 +352,8 @@ def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[A
 
 def _at(program: Program, vector: Float[Array, " D"], covariates: Arrays) -> Evaluation:
     """The program run at its classes, at an unconstrained vector."""
-    return evaluate_classes(program, _by_site(program.structure, vector), covariates, unconstrained=True)
-
-
-def _by_site(structure: Structure, vector: Float[Array, " D"]) -> dict[str, Array]:
-    """Unconstrained values by site, from the vector that holds them one after another."""
-    values, start = {}, 0
-    for name, shape in structure.latents:
-        size = math.prod(shape)
-        values[name] = vector[start : start + size].reshape(shape)
-        start += size
-    return values
+    latents = by_name(program.structure.latents, vector)
+    return evaluate_classes(program, latents, covariates, unconstrained=program.latents)
 
 
 @OwnedJit

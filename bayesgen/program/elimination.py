@@ -102,6 +102,14 @@ class Elimination:
         """The log density of the remaining latents. Traceable."""
         return self._marginals(log_density)[-1](rest)
 
+    def misfit(self, log_density: LogDensityOfValues, values: Arrays) -> Float[Array, ""]:
+        """The largest misfit of a stage, at values of all latents. Traceable."""
+        misfits = [jnp.zeros(())]
+        for stage, marginal in self._backward(self._marginals(log_density))[::-1]:
+            misfits.append(stage.misfit(marginal, values))
+            values = {name: value for name, value in values.items() if name not in stage.names}
+        return jnp.stack(misfits).max()
+
     def conditionals(self, log_density: LogDensityOfValues, rest: Arrays) -> list[Conditional]:
         """The distribution of each stage's latents, at the mean of those of later stages, the last stage first."""
         values, conditionals = dict(rest), []

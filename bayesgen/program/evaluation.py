@@ -237,7 +237,7 @@ class Evaluation:
         deterministics: values of `numpyro.deterministic` sites outside the plate.
         log_priors: log prior density of each latent and factor.
         log_prior: their sum.
-        log_jacobian: log-Jacobian from unconstrained to constrained latents (0 if these were given).
+        log_jacobian: log-Jacobian from unconstrained to constrained latents (0 for those given by constrained values).
         at_pole: whether a latent is too near to a pole of its prior for floating point.
         label_log_probs: log probability of each row's label, or zeros.
         sites: the attribute sites and local latents.
@@ -299,7 +299,7 @@ def evaluate(
     attributes: Arrays | None = None,
     covariates: Arrays | None = None,
     *,
-    unconstrained: bool = False,
+    unconstrained: Collection[str] = (),
     observed: Arrays | None = None,
     free_local: Arrays | None = None,
 ) -> Evaluation:
@@ -307,15 +307,15 @@ def evaluate(
 
     Args:
         program: the program.
-        latents: site -> value; unconstrained values if `unconstrained`.
+        latents: site -> value.
         codes: the labels.
         attributes: site -> (n, ...), local latents included; zeros by default, for distributions alone.
         covariates: name -> (n, ...); ones by default.
-        unconstrained: whether the latents are unconstrained values.
+        unconstrained: names of the latents that are given by unconstrained values.
         observed: site -> mask of the observed cells, of the shape of its values, for sites with missing ones.
         free_local: continuous local latent -> its unconstrained values, (n, ...), in place of those in `attributes`.
     """
-    structure, free, latent_names = program.structure, latents if unconstrained else {}, set(program.latents)
+    structure, free, latent_names = program.structure, {n: latents[n] for n in unconstrained}, set(program.latents)
     masks = {name: structure.attribute[name].to_site(mask) for name, mask in (observed or {}).items()}
     local = {name: dict(structure.local)[name].to_site(values) for name, values in (free_local or {}).items()}
     trace = _sites_at(program, latents, codes, attributes or {}, covariates or {}, unconstrained, masks, local)
@@ -347,7 +347,7 @@ def evaluate(
 
 
 def evaluate_classes(
-    program: Program, latents: Arrays, covariates: Arrays | None = None, *, unconstrained: bool = False
+    program: Program, latents: Arrays, covariates: Arrays | None = None, *, unconstrained: Collection[str] = ()
 ) -> Evaluation:
     """The program run at its K classes, with the covariates of the first row."""
     num_classes = program.num_classes
@@ -357,7 +357,7 @@ def evaluate_classes(
 
 def unconstrain(program: Program, latents: Arrays) -> dict[str, Array]:
     """Unconstrained values of constrained latents."""
-    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, False, {}, {})
+    trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, (), {}, {})
     return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.latents}
 
 
@@ -367,7 +367,7 @@ def _sites_at(
     codes: Int[Array, " n"],
     attributes: Arrays,
     covariates: Arrays,
-    unconstrained: bool,
+    unconstrained: Collection[str],
     masks: Arrays,
     free_local: Arrays,
 ) -> Trace:
@@ -378,7 +378,7 @@ def _sites_at(
 
     def choose(message: Message) -> Shaped[Array, "..."] | None:
         name = message["name"]
-        if unconstrained and name in latents:
+        if name in unconstrained:
             return at_free(message["fn"], latents[name]).value
         if name in free_local:
             return biject_to(message["fn"].support)(free_local[name])

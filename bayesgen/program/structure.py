@@ -401,9 +401,11 @@ class Program(abc.ABC):
         return {name: jnp.asarray(np.ones((size, *c.row_shape), c.dtype)) for name, c in self.structure.covariates}
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
-        """Log determinant of d parameters / d sites: 0 unless a site has other coordinates than its parameter."""
+        """Log determinant of d parameters / d these sites: 0 unless one has other coordinates than its parameter."""
         total = jnp.zeros(())
         for site, (_, transform) in self.coordinates.items():
+            if site not in latents:
+                continue
             value = latents[site]
             total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))
         return -total

@@ -76,7 +76,7 @@ def test_scaled_sites_reach_the_edge_too(scale):
 
     program = bg.GenerativeProgram(tosses, label=None)
     with jax.enable_x64(True):
-        at = lambda p: evaluate(program, {"p": p}, np.zeros(1, int), unconstrained=True).log_prior  # noqa: E731
+        at = lambda p: evaluate(program, {"p": p}, np.zeros(1, int), unconstrained=("p",)).log_prior  # noqa: E731
         log_prior = by_numpy(at)(np.array(8.0))
     log_odds = 8.0 + (1 - 0.03 / STEEP_TAIL) * 8.0**3 / 3
     constant = -scipy.special.betaln(0.02, 0.03)

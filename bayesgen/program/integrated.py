@@ -1,0 +1,134 @@
+"""`IntegratedDensity`: the log density of some of a program's latents, the others integrated out in closed form."""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayesgen.log_density import LogDensity
+from bayesgen.records import record, static
+from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
+from bayesgen.typing import Array, Float, Int, Seed
+
+from .density import ProgramDensity
+from .elimination import Elimination, by_name
+from .evaluation import unconstrain
+from .structure import Arrays
+
+
+@record
+class IntegratedDensity(LogDensity):
+    """The log density of the latents that an elimination leaves: those that it has are integrated out.
+
+    The vector holds their unconstrained values, site after site, as that of `ProgramDensity` does.
+
+    Attributes:
+        density: of all latents.
+        elimination: what integrates some of them out.
+    """
+
+    density: ProgramDensity
+    elimination: Elimination = static()
+
+    def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
+        """The log of the integral over the other latents."""
+        return _log_integral(self, vector)
+
+    @property
+    def latents(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """(latent, shape of its unconstrained value) of those that are left."""
+        integrated = self.elimination.names
+        return tuple(latent for latent in self.density.program.structure.latents if latent[0] not in integrated)
+
+    @functools.cached_property
+    def coordinates(self) -> Int[np.ndarray, " D"]:
+        """Which coordinates of all latents are left."""
+        start, positions = 0, [np.arange(0)]
+        for name, shape in self.density.program.structure.latents:
+            stop = start + math.prod(shape)
+            positions += [] if name in self.elimination.names else [np.arange(start, stop)]
+            start = stop
+        return np.concatenate(positions)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.coordinates)
+
+    def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
+        """The latents that are left, by name."""
+        values = self.density.constrain(jnp.zeros(self.density.dimension).at[self.coordinates].set(vector))
+        return {name: values[name] for name, _ in self.latents}
+
+    def name_of(self, index: int) -> str:
+        """The latent site of a coordinate."""
+        return self.density.name_of(self.coordinates[index])
+
+    @property
+    def cost(self) -> float:
+        return self.density.cost * self.density.dimension
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return self.density.loops_over_rows
+
+    @property
+    def has_symmetries(self) -> bool:
+        return self.density.has_symmetries
+
+    @property
+    def owner(self) -> Any:
+        return self.density.owner
+
+    def misfit(self, latents: Arrays) -> float:
+        """The largest relative error of the forms of the elimination, at values of all latents. Inside float64."""
+        return float(_misfit.by_numpy(self, latents))
+
+    def draws(
+        self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], shape: tuple[int, int], seed: Seed
+    ) -> tuple[dict[str, Float[np.ndarray, "chain draw ..."]], Float[np.ndarray, "chain draw"]]:
+        """Latents and deterministic sites at draws of the latents that are left, and log densities of all latents.
+
+        The latents that are integrated out are drawn from their distribution given the others. Inside float64.
+
+        Args:
+            latents: draws of those that are left.
+            shape: numbers of chains and draws.
+            seed: integer or JAX key.
+        """
+        left = {name: np.reshape(latents[name], (-1, *latents[name].shape[2:])) for name, _ in self.latents}
+        keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
+        size = min(len(keys), padded_size(max(1, CACHED_CELLS // self.density.dimension**2)))
+        drawn = over_chunks(lambda part: _draws(self, *part), (left, keys), len(keys), size, least=size)
+        values, log_densities = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), drawn)
+        return values, log_densities
+
+
+@OwnedJit
+def _log_integral(density: IntegratedDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
+    free = by_name(density.latents, vector)
+    return density.elimination.log_integral(lambda values: density.density.at_sites(values, tuple(free)), free)
+
+
+@OwnedJit
+def _misfit(density: IntegratedDensity, latents: Arrays) -> Float[Array, ""]:
+    return density.elimination.misfit(density.density.at_sites, latents)
+
+
+@OwnedJit
+def _draws(
+    density: IntegratedDensity, latents: Arrays, keys: Array
+) -> tuple[dict[str, Float[Array, "draws ..."]], Float[Array, " draws"]]:
+    program = density.density.program
+
+    def draw(left: Arrays, key: Array) -> tuple[dict[str, Array], Float[Array, ""]]:
+        key = jax.random.wrap_key_data(jnp.asarray(key))
+        values = {**left, **density.elimination.sample(density.density.at_sites, left, key)}
+        free = unconstrain(program, values)
+        vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.latents])
+        return {**density.density.constrain(vector), **values}, density.density(vector)
+
+    return jax.vmap(draw)(latents, keys)

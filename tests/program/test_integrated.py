@@ -1,0 +1,107 @@
+"""Latents integrated out of the density of a program: against quadrature, and draws of them against their moments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayesgen as bg
+from bayesgen.program import (
+    DirichletForm,
+    Elimination,
+    IntegratedDensity,
+    LogPriorKind,
+    Normals,
+    PowerForm,
+    ProgramDensity,
+    StatisticsTerm,
+    Tables,
+)
+
+
+def coins(n):
+    concentration = numpyro.sample("concentration", dist.Gamma(2.0, 1.0))
+    shares = numpyro.sample("shares", dist.Dirichlet(concentration * jnp.ones(2)))
+    with numpyro.plate("tosses", n):
+        numpyro.sample("side", dist.Categorical(shares))
+
+
+def lengths(n):
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    variance = numpyro.sample("variance", dist.InverseGamma(3.0, 2.0))
+    center = numpyro.sample("center", dist.Normal(spread, jnp.sqrt(variance / 0.3)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("length", dist.Normal(center, jnp.sqrt(variance)))
+
+
+SIDES = {"side": np.array([0, 0, 1, 0, 0, 0, 1])}
+LENGTHS = {"length": np.array([1.2, 3.4, 2.2, 0.7, 2.9])}
+FORMS = {
+    coins: Elimination((Tables((("shares", (2,), DirichletForm()),)),)),
+    lengths: Elimination((Normals((("center", ()),)), Tables((("variance", (), PowerForm(-1)),)))),
+}
+
+
+def integrated(function, rows, prior=LogPriorKind.SITES):
+    program = bg.GenerativeProgram(function, label=None)
+    data = bg.summarize(program, rows)
+    density = ProgramDensity(program, (StatisticsTerm(data.statistics),), prior)
+    return IntegratedDensity(density, FORMS[function])
+
+
+def by_quadrature(density, value):
+    """The integral over the unconstrained coordinates of the others, at the unconstrained value of the first."""
+    grid = jnp.linspace(-15.0, 15.0, 401)
+    points = jnp.stack([axis.ravel() for axis in jnp.meshgrid(*[grid] * (density.density.dimension - 1))], axis=1)
+    at_points = jax.vmap(lambda point: density.density(jnp.concatenate([jnp.array([value]), point])))(points)
+    return float(jax.scipy.special.logsumexp(at_points)) + points.shape[1] * np.log(grid[1] - grid[0])
+
+
+@pytest.mark.parametrize("function, rows", [(coins, SIDES), (lengths, LENGTHS)])
+def test_the_density_of_the_others_is_an_integral(function, rows):
+    with jax.enable_x64(True):
+        density = integrated(function, rows)
+        assert density.dimension == 1
+        for value in (-0.7, 0.9):
+            assert float(density(np.array([value]))) == pytest.approx(by_quadrature(density, value), abs=1e-7)
+        assert density.name_of(0) == density.latents[0][0]
+
+
+def test_what_is_integrated_out_is_drawn_given_the_others():
+    with jax.enable_x64(True):
+        density = integrated(lengths, LENGTHS)
+        spread = np.repeat([[0.5], [2.0]], 4000, axis=1)
+        values, log_densities = density.draws({"spread": spread}, spread.shape, 3)
+        one = {name: value[1, 7] for name, value in values.items()}
+        expected = density.density.at_sites(one)
+    assert {name: value.shape for name, value in values.items()} == dict.fromkeys(one, (2, 4000))
+    np.testing.assert_array_equal(values["spread"], spread)
+    log_jacobian = np.log(one["spread"]) + np.log(one["variance"])
+    assert log_densities[1, 7] == pytest.approx(float(expected) + log_jacobian, rel=1e-12)
+    n, x = 5, LENGTHS["length"]
+    for index, place in enumerate([0.5, 2.0]):
+        center = (0.3 * place + x.sum()) / (0.3 + n)
+        rate = 2.0 + 0.5 * (x**2).sum() + 0.5 * 0.3 * place**2 - 0.5 * (0.3 + n) * center**2
+        variance = rate / (3.0 + n / 2 - 1)
+        drawn = values["center"][index], values["variance"][index]
+        assert abs(drawn[0].mean() - center) < 4 * np.sqrt(variance / (n + 0.3) / 4000)
+        assert abs(drawn[1].mean() - variance) < 4 * drawn[1].std() / np.sqrt(4000)
+
+
+def test_the_misfit_is_that_of_the_forms():
+    with jax.enable_x64(True):
+        density = integrated(lengths, LENGTHS)
+        values = {"spread": np.array(0.7), "variance": np.array(1.9), "center": np.array(-0.4)}
+        assert density.misfit(values) < 1e-10
+        wrong = Elimination((Tables((("spread", (), PowerForm(1)),)),))
+        assert IntegratedDensity(density.density, wrong).misfit(values) > 1e-3
+
+
+def test_the_density_of_parameters_is_that_of_the_values_themselves():
+    """Without the Jacobian of unconstrained coordinates, and so without that of what is integrated out."""
+    with jax.enable_x64(True):
+        free, value = (integrated(coins, SIDES, kind) for kind in (LogPriorKind.SITES, LogPriorKind.PARAMETERS))
+        difference = float(free(np.array([0.4])) - value(np.array([0.4])))
+    assert difference == pytest.approx(0.4, rel=1e-9)  # of exp
