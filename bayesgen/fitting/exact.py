@@ -6,12 +6,12 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
-from bayesgen.posteriors import ConjugatePosterior
-from bayesgen.program import ConcreteModel, Conjugate
+from bayesgen.posteriors import ConjugatePosterior, FinitePosterior
+from bayesgen.program import ConcreteModel, Conjugate, LogPriorKind, ProgramDensity
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
-from .problem import Method, ProgramProblem
+from .problem import Method, ProgramProblem, values_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Exact(Method):
 
     def refusal(self, problem: ProgramProblem) -> str | None:
         """The reason why the posterior has no closed form: the model, or missing cells or labels."""
+        if problem.is_enumerable:
+            return None
         prior, data = problem.closed_prior, problem.data
         if prior is None:
             return problem.nothing_to_learn or data.model.why_not_conjugate("Exact")
@@ -67,6 +69,9 @@ class Exact(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         data = problem.data
+        if problem.is_enumerable:
+            density = ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES)
+            return problem.result(self, FinitePosterior(problem.program, values_of(density)))
         assert problem.closed_prior is not None
         posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
         return problem.result(self, posterior)

@@ -26,14 +26,14 @@ from bayesgen.program import (
 )
 from bayesgen.records import copied, fill
 from bayesgen.runtime import as_key, generator, placed
-from bayesgen.solvers import climb, evaluator_of, maximize
+from bayesgen.solvers import Optimum, climb, evaluator_of, maximize
 from bayesgen.statistics import Classes, SufficientStatistics, merged
 from bayesgen.typing import Float
 
 from .em import CompleteDataObjective, SearchOptions, search_by_em
 from .fit import Fit
 from .identification import unless_separable
-from .problem import Method, ProgramProblem
+from .problem import Method, ProgramProblem, values_of
 from .starts import GivenClasses, GivenParameters, are_parameters, groupings, rows_of_classes
 
 ASSIGNMENTS = ("soft", "hard")
@@ -145,15 +145,14 @@ class JointMethod(Method, abc.ABC):
             program = program.reparametrised(conjugate.moment_estimates(statistics))
         density = dataclasses.replace(self.joint_density(problem, statistics), program=program)
         with jax.enable_x64(True), placed(density.cost):
-            if isinstance(self.starts, GivenParameters):
-                origin = density.constrain(jnp.zeros(density.dimension))
-                defaults = program.parameters_of({name: origin[name] for name in program.latents})
-                starts, num_searches = self.starts.vectors(program, defaults), len(self.starts.parameters)
+            if problem.is_enumerable:
+                density, vector = copied(density, given=values_of(density).mode()), np.zeros(0)
             else:
-                starts, num_searches = self._starts_of_search(problem, statistics, density)
-            optimum = unless_separable(density, statistics.rows, maximize(density, starts, num_searches))
-            optimum.check(density, self.what)
-            values = density.constrain(jnp.asarray(optimum.vector))
+                density, optimum = _best_value(density, *self._starts_of_search(problem, statistics, density))
+                optimum = unless_separable(density, statistics.rows, optimum)
+                optimum.check(density, self.what)
+                vector = optimum.vector
+            values = density.constrain(jnp.asarray(vector))
         parameters = program.parameters_of({name: np.asarray(value) for name, value in values.items()})
         return Point(problem.program, parameters)
 
@@ -162,9 +161,13 @@ class JointMethod(Method, abc.ABC):
     ) -> tuple[Float[np.ndarray, "starts D"], int]:
         """The starts of a search, and how many of them are searched from. Inside float64.
 
-        Where labels are missing, searches start at the maxima for complete data, and at dispersed points where more are
-        wanted.
+        Where labels are missing, and no parameters were given, searches start at the maxima for complete data, and at
+        dispersed points where more are wanted.
         """
+        if isinstance(self.starts, GivenParameters):
+            program, origin = density.program, density.constrain(jnp.zeros(density.dimension))
+            defaults = program.parameters_of({name: origin[name] for name in program.latents})
+            return self.starts.vectors(program, defaults), len(self.starts.parameters)
         complete = _complete_data(problem, statistics, self.starts)
         num_searches = len(complete) if self.starts else self.climbs(statistics.unlabelled is None)
         dispersed = dispersed_starts(density.program, problem.seed, max(PRIOR_STARTS, num_searches))
@@ -179,6 +182,21 @@ class JointMethod(Method, abc.ABC):
     def climbs(self, is_labelled: bool = True) -> int:
         """The number of starts of a search, where every row has its label and where some have none."""
         return self.num_starts or (4 if is_labelled else 8)  # without labels, there may be several maxima
+
+
+def _best_value(
+    density: ProgramDensity, starts: Float[np.ndarray, "starts D"], num_searches: int
+) -> tuple[ProgramDensity, Optimum]:
+    """The density at the best value of its discrete latents, which may be none, and its maximum there."""
+    joint_values = density.program.structure.finite_values
+    by_value = [
+        {name: values[j] for name, values in joint_values.items()} for j in range(density.program.structure.num_finite)
+    ]
+    targets = [copied(density, given=given) for given in by_value]
+    possible = [target for target in targets if np.isfinite(evaluator_of(target).evaluate(starts)[0]).any()]
+    optima = [(maximize(target, starts, num_searches), target) for target in possible or targets[:1]]
+    optimum, best = max(optima, key=lambda pair: pair[0].value)
+    return best, optimum
 
 
 def _with_remedies(conjugate: Conjugate, problem: ProgramProblem) -> Conjugate:

@@ -28,6 +28,7 @@ from bayesgen.program import (
     dispersed_starts,
     row_digests,
     saturated_sites,
+    with_finite,
 )
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
@@ -299,6 +300,11 @@ def fit_of_draws(
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """
+    finite = program.structure.finite
+    if finite and finite[0].name not in sites:
+        density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
+        with jax.enable_x64(True), placed(density.cost):
+            sites = with_finite(density, sites, problem.seed)
     values = program.parameters_of(sites)
     problem_sites = sites if program is problem.program else problem.program.latents_of(values)
     latents = {name: problem_sites[name] for name in problem.program.latents}
@@ -322,7 +328,11 @@ def fit_of_draws(
     if not draws.is_identified:
         warn_of_switching()
         return fit
-    fall = 0.0 if problem.samples_rows else fall_at_mean(problem, program, draws.mean, sites, stats)
+    fall = (
+        0.0
+        if problem.samples_rows or problem.is_enumerable
+        else fall_at_mean(problem, program, draws.mean, sites, stats)
+    )
     return dataclasses.replace(fit, attributes=fit.attributes | {FALL_AT_MEAN: fall}) if fall > 0 else fit
 
 

@@ -20,11 +20,14 @@ from bayesgen.program import (
     Conjugate,
     CrossProductsTerm,
     LogLikelihood,
+    ProgramDensity,
+    WeightedValues,
     likelihood_terms,
     repeated_rows,
     row_statistics,
+    weighted_values,
 )
-from bayesgen.runtime import used
+from bayesgen.runtime import in_float64, used
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Seed
 
@@ -134,6 +137,11 @@ class ProgramProblem(Problem[Fit]):
             return likelihood_terms(self.program, self.data.statistics)
 
     @property
+    def is_enumerable(self) -> bool:
+        """Whether all latents are discrete ones that all rows share."""
+        return self.conjugate is None and bool(self.program.structure.finite) and not self.program.structure.latents
+
+    @property
     def about_products(self) -> dict[str, Any]:
         """Attributes of a fit: the sites that are compressed to cross products, if any are."""
         names = tuple(term.site for term in self.log_likelihoods if isinstance(term, CrossProductsTerm))
@@ -238,6 +246,22 @@ class ProgramProblem(Problem[Fit]):
                 "they share it. Drop them if they carry nothing.",
                 ConstantColumnWarning,
             )
+
+
+@in_float64
+def values_of(density: ProgramDensity) -> WeightedValues:
+    """The distribution of the discrete latents of a program that has no others.
+
+    Raises:
+        FitError: data that are impossible at all of their values.
+    """
+    values = weighted_values.by_numpy(density)
+    if not np.isfinite(values.log_integral):
+        raise FitError(
+            f"The data have the log probability {values.log_integral} at every value of "
+            f"{quote_some(density.program.latents)}: add a value that makes them possible, or let rows be noisy."
+        )
+    return values
 
 
 class Method(abc.ABC):

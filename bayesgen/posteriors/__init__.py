@@ -24,6 +24,7 @@ from .draws import (
     warn_of_convergence,
     warn_of_switching,
 )
+from .finite import FinitePosterior
 from .point import Point
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",
+    "FinitePosterior",
     "ParameterArrays",
     "ParameterSummaries",
     "Point",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -394,15 +395,26 @@ class Draws(ProcessPosterior):
     def mean(self) -> ParameterArrays:
         """Means of the draws; of Cholesky factors L, the factor of the mean of L L^T.
 
+        Of discrete latents it is the most frequent joint value, and the means of all others are of the draws with it.
+
         Warns where components are in no common order, so that means mix them.
         """
         if not self.is_identified:
             warn_of_switching()
-        supports = self.program.latent_supports
-        return {
-            name: _mean_factor(value) if isinstance(supports.get(name), CHOLESKY) else np.asarray(value.mean((0, 1)))
-            for name, value in self.values.items()
+        supports, values, finite = (
+            self.program.latent_supports,
+            chains_joined(self.values),
+            self.program.structure.finite,
+        )
+        if finite:
+            codes = np.concatenate([values[site.name].reshape(-1, math.prod(site.shape)) for site in finite], axis=1)
+            _, value_of_draw, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+            values = {name: value[np.ravel(value_of_draw) == counts.argmax()] for name, value in values.items()}
+        means = {
+            name: _mean_factor(value[None]) if isinstance(supports.get(name), CHOLESKY) else np.asarray(value.mean(0))
+            for name, value in values.items()
         }
+        return means | {site.name: values[site.name][0] for site in finite}
 
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         """The densities at 200 of the draws, at even distances."""

@@ -23,6 +23,8 @@ from .density import (
     log_density_of_sites,
     slope_along,
     slopes_of_log_odds,
+    weighted_values,
+    with_finite,
 )
 from .elimination import (
     BetaForm,
@@ -36,8 +38,10 @@ from .elimination import (
     Tables,
     WishartForm,
 )
+from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
 from .fingerprint import FunctionContent, content_digest, weakref_safe
+from .finite import FiniteSite
 from .hidden_states import (
     ResponseValues,
     are_exchangeable,
@@ -55,6 +59,7 @@ from .joint import (
     log_joint_draws,
     log_priors,
     log_probs_by_site,
+    mixture_table,
     program_table,
     ratio_of_batches,
     reduce_draws,
@@ -118,7 +123,9 @@ __all__ = [
     "Densities",
     "DirichletForm",
     "Elimination",
+    "Enumeration",
     "Evaluation",
+    "FiniteSite",
     "FunctionContent",
     "IntegratedDensity",
     "LogLikelihood",
@@ -146,6 +153,7 @@ __all__ = [
     "Tables",
     "TimeSteps",
     "Trace",
+    "WeightedValues",
     "WishartForm",
     "WithRowLatents",
     "WrappedModel",
@@ -185,6 +193,7 @@ __all__ = [
     "log_prob",
     "log_probs_by_site",
     "log_states_of_draws",
+    "mixture_table",
     "program_table",
     "ratio_of_batches",
     "read_covariates",
@@ -208,6 +217,8 @@ __all__ = [
     "slopes_of_log_odds",
     "states_at",
     "weakref_safe",
+    "weighted_values",
     "with_covariates",
+    "with_finite",
     "with_integer_values",
 ]

@@ -179,7 +179,7 @@ def _about_prior_means(program: Program, numbers: Float[Array, " numbers"], seed
     """
     size = program.num_classes
     sites = arbitrary_trace(program, size, program.example_covariates(size), numbers)
-    points = (_start_of(sites[name], seed + index) for index, name in enumerate(program.latents))
+    points = (_start_of(sites[name], seed + index) for index, (name, _) in enumerate(program.structure.latents))
     return jnp.concatenate([jnp.ravel(point) for point in points])
 
 

@@ -1,6 +1,7 @@
 """`ProgramDensity`: log densities of a program's latents given data, of which all training methods are made."""
 
 import abc
+import dataclasses
 import enum
 import functools
 import math
@@ -20,11 +21,13 @@ from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
 from .elimination import by_name
+from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .marginal import class_table
 from .structure import Arrays, Program
 
+EMPTY: Arrays = {}
 FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
 
 
@@ -202,15 +205,19 @@ class LogPriorKind(enum.Enum):
 class ProgramDensity(LogDensity):
     """A log density of a program's latents. The vector holds their unconstrained values, site after site.
 
+    Discrete latents are summed out, unless they are given.
+
     Attributes:
         program: the bound program.
         terms: log-likelihoods of data.
         prior: the log prior density that is added to their sum.
+        given: discrete latent -> its value, of all of them or of none.
     """
 
     program: Program
     terms: tuple[LogLikelihood, ...]
     prior: LogPriorKind = static(default=LogPriorKind.NONE)
+    given: dict[str, Array] = dataclasses.field(default_factory=dict)
 
     def __call__(self, vector: Float[Array, " D"]) -> Float[Array, ""]:
         """The sum of the terms and the log prior density."""
@@ -227,6 +234,11 @@ class ProgramDensity(LogDensity):
         """
         return _log_density_at_sites(self, latents, unconstrained=tuple(unconstrained))
 
+    @property
+    def enumeration(self) -> Enumeration:
+        """What sums the discrete latents out."""
+        return Enumeration(self.program.structure.finite, self._cost_at_value)
+
     def with_terms(self, *terms: LogLikelihood) -> Self:
         """The same density of other data."""
         return copied(self, terms=terms)
@@ -238,7 +250,7 @@ class ProgramDensity(LogDensity):
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
         """Latents and deterministic sites by name."""
         evaluate = _constrain if isinstance(vector, jax.core.Tracer) else _constrain.by_numpy
-        return evaluate(self.program, vector)
+        return evaluate(self.program, vector, self.given)
 
     def name_of(self, index: int) -> str:
         """The latent site of a coordinate."""
@@ -250,7 +262,7 @@ class ProgramDensity(LogDensity):
 
     def why_not_finite(self, vector: Float[Array, " D"]) -> str:
         """The first latent whose prior is not finite, or the first row and site, with the value of each."""
-        log_priors, latents = _log_priors.by_numpy(self.program, np.asarray(vector))
+        log_priors, latents = _log_priors.by_numpy(self.program, np.asarray(vector), self.given)
         for name, log_prior in log_priors.items():
             if not np.isfinite(log_prior):
                 value = np.array2string(np.asarray(latents.get(name, np.nan)), precision=4, threshold=8)
@@ -275,6 +287,10 @@ class ProgramDensity(LogDensity):
 
     @property
     def cost(self) -> float:
+        return self._cost_at_value * (1 if self.given else self.program.structure.num_finite)
+
+    @property
+    def _cost_at_value(self) -> float:
         return sum(term.cost(self.program) for term in self.terms)
 
     @property
@@ -307,8 +323,8 @@ def _first_not_finite(density: ProgramDensity, vector: Float[Array, " D"], rows:
 
 
 @OwnedJit
-def _log_priors(program: Program, vector: Float[Array, " D"]) -> tuple[Arrays, Arrays]:
-    evaluation = _at(program, vector, {})
+def _log_priors(program: Program, vector: Float[Array, " D"], given: Arrays) -> tuple[Arrays, Arrays]:
+    evaluation = _at(program, vector, {}, given)
     return evaluation.log_priors, evaluation.latents
 
 
@@ -319,9 +335,9 @@ def _slopes_by_row(
     """Log probabilities of rows by site without statistic, and their derivatives along a direction."""
 
     def by_site(vector: Float[Array, " D"]) -> dict[str, Float[Array, " n"]]:
-        latents, codes = by_name(program.structure.latents, vector), jnp.maximum(rows.codes, 0)
-        at_rows = codes, rows.values, rows.covariates
-        evaluation = evaluate(program, latents, *at_rows, unconstrained=program.latents, observed=rows.observed)
+        free, at_rows = program.continuous_latents, (jnp.maximum(rows.codes, 0), rows.values, rows.covariates)
+        latents = _with_values(program, vector, {})
+        evaluation = evaluate(program, latents, *at_rows, unconstrained=free, observed=rows.observed)
         return evaluation.row_log_probs(program.plan.rowwise)
 
     return jax.jvp(by_site, (vector,), (direction,))
@@ -329,7 +345,11 @@ def _slopes_by_row(
 
 @OwnedJit  # so that solvers, which call it several times, trace it once
 def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
-    return density.at_sites(by_name(density.program.structure.latents, vector), density.program.latents)
+    program, free = density.program, {**by_name(density.program.structure.latents, vector), **density.given}
+    names = program.continuous_latents
+    if density.given or not program.structure.finite:
+        return density.at_sites(free, names)
+    return density.enumeration.conditional(lambda values: density.at_sites(values, names), free).log_integral
 
 
 @functools.partial(OwnedJit, static_argnames="unconstrained")
@@ -350,22 +370,34 @@ def _log_density_at_sites(
     return total
 
 
-def _at(program: Program, vector: Float[Array, " D"], covariates: Arrays) -> Evaluation:
+@OwnedJit
+def weighted_values(density: ProgramDensity) -> WeightedValues:
+    """The distribution of the discrete latents of a program that has no others."""
+    return density.enumeration.conditional(density.at_sites, {})
+
+
+def _at(program: Program, vector: Float[Array, " D"], covariates: Arrays, given: Arrays = EMPTY) -> Evaluation:
     """The program run at its classes, at an unconstrained vector."""
-    latents = by_name(program.structure.latents, vector)
-    return evaluate_classes(program, latents, covariates, unconstrained=program.latents)
+    latents = _with_values(program, vector, given)
+    return evaluate_classes(program, latents, covariates, unconstrained=program.continuous_latents)
+
+
+def _with_values(program: Program, vector: Float[Array, " D"], given: Arrays) -> dict[str, Array]:
+    """Unconstrained latents by name, and discrete ones, at their first value where none are given."""
+    first = {name: values[0] for name, values in program.structure.finite_values.items()}
+    return {**first, **given, **by_name(program.structure.latents, vector)}
 
 
 @OwnedJit
-def _constrain(program: Program, vector: Float[Array, " D"]) -> dict[str, Array]:
-    evaluation, excluded = _at(program, vector, {}), program.row_statistics
+def _constrain(program: Program, vector: Float[Array, " D"], given: Arrays) -> dict[str, Array]:
+    evaluation, excluded = _at(program, vector, {}, given), program.row_statistics
     return {n: v for n, v in evaluation.deterministics.items() if n not in excluded} | evaluation.latents
 
 
 def free_vector(program: Program, latents: dict[str, Array]) -> Float[np.ndarray, " D"]:
     """The unconstrained vector of latents. Inside float64."""
     free = _unconstrain.by_numpy(program, latents)
-    return np.concatenate([np.ravel(free[name]) for name in program.latents])
+    return np.concatenate([np.ravel(free[name]) for name in program.continuous_latents])
 
 
 _unconstrain = OwnedJit(unconstrain)

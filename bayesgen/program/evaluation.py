@@ -356,9 +356,9 @@ def evaluate_classes(
 
 
 def unconstrain(program: Program, latents: Arrays) -> dict[str, Array]:
-    """Unconstrained values of constrained latents."""
+    """Unconstrained values of constrained latents, but of discrete ones."""
     trace = _sites_at(program, latents, jnp.arange(program.num_classes), {}, {}, (), {}, {})
-    return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.latents}
+    return {name: free_of(trace[name]["fn"], jnp.asarray(latents[name])) for name in program.continuous_latents}
 
 
 def _sites_at(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.records import record, static
+from bayesgen.records import copied, record, static
 from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
 from bayesgen.typing import Array, Float, Int, Seed
 
@@ -128,7 +128,8 @@ def _draws(
         key = jax.random.wrap_key_data(jnp.asarray(key))
         values = {**left, **density.elimination.sample(density.density.at_sites, left, key)}
         free = unconstrain(program, values)
-        vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.latents])
-        return {**density.density.constrain(vector), **values}, density.density(vector)
+        vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.continuous_latents])
+        at_values = copied(density.density, given={site.name: values[site.name] for site in program.structure.finite})
+        return {**at_values.constrain(vector), **values}, at_values(vector)
 
     return jax.vmap(draw)(latents, keys)

@@ -20,6 +20,7 @@ from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Float, Int, Result, Shaped
 
 from .fingerprint import FunctionContent
+from .finite import FiniteSite, joint_values
 from .integration import num_points
 from .messages import InPrediction, arguments_of
 
@@ -126,6 +127,7 @@ class Structure:
         covariates: (name, shape and dtype).
         local: (site, its shape) of the latents of each row.
         counts_partly: whether a scale, a mask or censoring says how much of rows counts in training.
+        finite: the discrete latents that all rows share; `latents` are the continuous ones.
     """
 
     plate: str
@@ -138,6 +140,17 @@ class Structure:
     local: tuple[tuple[str, Site], ...] = ()
     counts_partly: bool = False
     row_deterministics: tuple[tuple[str, int], ...] = ()
+    finite: tuple[FiniteSite, ...] = ()
+
+    @functools.cached_property
+    def finite_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
+        """Discrete latent that all rows share -> its value in each of their joint values."""
+        return joint_values(self.finite)
+
+    @property
+    def num_finite(self) -> int:
+        """The number of their joint values; 1 where there are none."""
+        return math.prod(len(site.values) ** math.prod(site.shape) for site in self.finite)
 
     @property
     def num_joint_values(self) -> int:
@@ -165,15 +178,7 @@ class Structure:
 
     def joint_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
         """Discrete local latent -> its value in each of their joint values."""
-        sizes = [len(site.values) for _, site in self.local if site.values for _ in range(math.prod(site.row_shape))]
-        cells = iter(np.unravel_index(np.arange(self.num_joint_values), sizes) if sizes else ())
-        values = {}
-        for name, site in self.local:
-            if site.values is None:
-                continue
-            site_cells = np.stack([next(cells) for _ in range(math.prod(site.row_shape))], axis=1)
-            values[name] = site.values.start + site_cells.reshape(-1, *site.row_shape)
-        return values
+        return joint_values([FiniteSite(name, s.row_shape, s.values) for name, s in self.local if s.values])
 
     @property
     def row_sites(self) -> tuple[tuple[str, Site], ...]:
@@ -370,6 +375,11 @@ class Program(abc.ABC):
     @property
     def latents(self) -> tuple[str, ...]:
         """Names of the latent sites."""
+        return tuple(name for name, *_ in self.structure.latents + self.structure.finite)
+
+    @property
+    def continuous_latents(self) -> tuple[str, ...]:
+        """Names of the continuous latent sites."""
         return tuple(name for name, _ in self.structure.latents)
 
     @property

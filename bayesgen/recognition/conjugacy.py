@@ -191,6 +191,8 @@ class _Search:
         used = {finding.latent for finding in findings}
         unused = [name for name in self.program.latents if name not in used]
         findings += [Finding(name, "", "", obstacle or self._why_unused(name)) for name in unused]
+        finite = {site.name for site in self.program.structure.finite}
+        findings = [f._replace(family="finite", reason="") if f.latent in finite else f for f in findings]
         closed = {name: part for name, part in parts.items() if isinstance(part, Block)}
         if unused or len(closed) < len(parts) or not self.program.latents:
             return ClosedForm(tuple(findings), None)
@@ -210,6 +212,8 @@ class _Search:
         structure = self.program.structure
         if factors := [name for name in self._sources.log_priors if name not in self.program.latents]:
             return f"the factor {factors[0]!r} changes the prior"
+        if structure.finite:
+            return f"it is not closed together with the discrete {quote_some([site.name for site in structure.finite])}"
         if structure.local:
             return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
         if self.program.response_site is not None:

@@ -16,6 +16,7 @@ from numpyro.primitives import CondIndepStackFrame
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.program import (
+    FiniteSite,
     Message,
     Program,
     Site,
@@ -39,6 +40,7 @@ from bayesgen.statistics import SequenceDistribution, event_axes, innermost
 CLASS_DISTRIBUTIONS = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
+MOST_FINITE = 1_000_000  # joint values of the discrete latents that all rows share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,22 +92,33 @@ def discover(program: Program) -> Discovery:
         for name, message in first.items()
         if is_deterministic(message) and name not in program.observed_deterministics
     }
+    shared = {
+        name: message
+        for name, message in sample_sites(first).items()
+        if name not in inside and not message["is_observed"]
+    }
     structure = Structure(
         plate=plate.name,
         axis=plate.dim,
         label=program.label,
         attributes=attributes,
         latents=tuple(
-            (name, _unconstrained_shape(program, message, second[name], plate.name))
-            for name, message in sample_sites(first).items()
-            if name not in inside and not message["is_observed"]
+            (name, _free_shape(message, _shared_shape(program, message, second[name], plate.name)))
+            for name, message in shared.items()
+            if not message["support"].is_discrete
         ),
         deterministics=tuple(name for name, axes in row_axes.items() if axes == []),
         covariates=tuple(program.covariate_columns.items()),
         local=tuple((name, _local(row_sites[name], inside[name])) for name in program.local),
         counts_partly=any(map(counts_partly, inside.values())),
         row_deterministics=tuple((name, axes[0]) for name, axes in row_axes.items() if axes and len(axes) == 1),
+        finite=tuple(
+            FiniteSite(name, _shared_shape(program, message, second[name], plate.name), _values(message))
+            for name, message in shared.items()
+            if message["support"].is_discrete
+        ),
     )
+    check_finite(structure)
     if structure.num_joint_values > MOST_JOINT_VALUES:
         raise ModelError(
             f"The local latents {quote_some([*structure.joint_values()])} have {structure.num_joint_values:,} joint "
@@ -245,13 +258,18 @@ def _local(site: Site, message: Message) -> Site:
     if not site.discrete:
         shape = _free_shape(message, tuple(message["fn"].shape()))
         return dataclasses.replace(site, free_event=shape[len(site.batch_shape) :])
+    return dataclasses.replace(site, values=_values(message))
+
+
+def _values(message: Message) -> range:
+    """The values of a discrete latent."""
     bounds = value_range(message["support"])
-    assert bounds is not None, "checked by `check_local`"
-    return dataclasses.replace(site, values=range(bounds[0], bounds[1] + 1))
+    assert bounds is not None, "checked by `check_local` and `check_sites`"
+    return range(bounds[0], bounds[1] + 1)
 
 
-def _unconstrained_shape(program: Program, message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:
-    """The shape of the unconstrained value of a latent site, the same at every number of rows."""
+def _shared_shape(program: Program, message: Message, at_other_size: Message, plate: str) -> tuple[int, ...]:
+    """The shape of a latent site, the same at every number of rows."""
     shape, other_shape = jnp.shape(message["value"]), jnp.shape(at_other_size["value"])
     if shape != other_shape:
         raise _refusal(
@@ -259,7 +277,7 @@ def _unconstrained_shape(program: Program, message: Message, at_other_size: Mess
             f"The latent site {message['name']!r} has the shape {shape}, and {other_shape} where there are more rows: "
             f"a latent or an attribute of each row is sampled in the plate {plate!r}, and local=(...) names latents.",
         )
-    return _free_shape(message, tuple(shape))
+    return tuple(shape)
 
 
 def _free_shape(message: Message, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -312,11 +330,30 @@ def check_sites(trace: Trace, plate: str, label: str | None) -> None:
                 f"The site {name!r} is observed: a program generates data and takes none. Drop obs= (and factors in "
                 f"the plate {plate!r}); bayesgen conditions on the data itself."
             )
-        if not inside and name != label and not is_factor(message) and message["support"].is_discrete:
+        is_latent = not inside and name != label and not is_factor(message)
+        if is_latent and message["support"].is_discrete and value_range(message["support"]) is None:
             raise ModelError(
-                f"The latent site {name!r} is discrete: only the label may be, and latents of the rows that local=(...)"
-                f" names. Sample it in the plate {plate!r} and name it there, sum it out, or make it an attribute."
+                f"The discrete latent {name!r} is {_kind(message)}, whose values are not whole numbers of a known "
+                "range, so they cannot be summed out. Use Categorical, Bernoulli or DiscreteUniform, whose bounds are "
+                "numbers, or sum it out in the program; a latent of each row is sampled in the plate "
+                f"{plate!r} and named there, local=(...)."
             )
+
+
+def check_finite(structure: Structure) -> None:
+    """Refuse discrete latents of more joint values than can be enumerated, and those beside continuous ones of rows."""
+    names = quote_some([site.name for site in structure.finite])
+    if structure.num_finite > MOST_FINITE:
+        raise ModelError(
+            f"The discrete latents {names}, which all rows share, have {structure.num_finite:,} joint values, and up "
+            f"to {MOST_FINITE:,} are enumerated. Sum some of them out in the program, or let them have fewer values."
+        )
+    if structure.finite and structure.continuous_local:
+        raise ModelError(
+            f"The program has discrete latents that all rows share, {names}, and continuous latents of each row, "
+            f"{quote_some([name for name, _ in structure.continuous_local])}: sum the former out in the program, or "
+            "integrate out the latter."
+        )
 
 
 def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStackFrame) -> None:

@@ -81,7 +81,7 @@ class Introspection:
     @property
     def latent_supports(self) -> dict[str, Constraint]:
         """Latent site -> support of one entry of an event."""
-        return {name: self._discovery.supports[name] for name, _ in self.structure.latents}
+        return {name: self._discovery.supports[name] for name, *_ in self.structure.latents + self.structure.finite}
 
     def support_of_response(self, site: str, rows: Rows) -> Constraint:
         """The support of a label that is a number, in rows; bounds that differ between these have the rows first.

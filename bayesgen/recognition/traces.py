@@ -186,9 +186,11 @@ class Traces:
     def draw(self, numbers: Float[np.ndarray, " numbers"], spread: float = 1.0) -> Draw:
         """Arbitrary values made of standard normal numbers, see `arbitrary_value`."""
         values = self.values(numbers, spread, arbitrary_covariates(self.program, self.num_rows))
-        sites = self.program.structure.attributes + self.program.structure.local
+        structure, sites = self.program.structure, self.program.structure.attributes + self.program.structure.local
+        index = int(1e6 * abs(numbers[0])) % structure.num_finite
+        finite = {n: joint[index].astype(values[n].dtype) for n, joint in structure.finite_values.items()}
         return Draw(
-            {name: values[name] for name in self.program.latents},
+            {name: values[name] for name in self.program.latents} | finite,
             {name: np.moveaxis(values[name], site.position, 0) for name, site in sites},
         )
 

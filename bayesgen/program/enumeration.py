@@ -1,0 +1,87 @@
+"""`Enumeration`: discrete latents summed out of a log density, a stage of `Elimination`."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from bayesgen.records import record, static
+from bayesgen.runtime import TABLE_CELLS
+from bayesgen.typing import Array, Float, Int, PRNGKeyArray
+
+from .elimination import Conditional, LogDensityOfValues, Stage, Values
+from .finite import FiniteSite, joint_values
+from .structure import Arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class Enumeration(Stage):
+    """Discrete latents, whose joint values are enumerated.
+
+    The density is computed at all of them together where their numbers make a table that is small enough; else batch by
+    batch, and by the backward pass again.
+
+    Attributes:
+        sites: the latents.
+        cost: about how many numbers the density computes at each joint value.
+    """
+
+    sites: tuple[FiniteSite, ...]
+    cost: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(site.name for site in self.sites)
+
+    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "WeightedValues":
+        def at(values: Arrays) -> Float[Array, ""]:
+            return log_density({**others, **values})
+
+        values, batch = joint_values(self.sites), max(1, int(TABLE_CELLS / max(1.0, self.cost)))
+        is_small = batch >= len(values[self.names[0]])
+        logs = jax.vmap(at)(values) if is_small else jax.lax.map(jax.checkpoint(at), values, batch_size=batch)
+        log_integral = logsumexp(logs)
+        return WeightedValues(self.sites, logs - log_integral, log_integral)
+
+
+@record
+class WeightedValues(Conditional):
+    """Joint values of discrete latents, with their probabilities.
+
+    Their most probable value stands for the mean, which they do not have.
+
+    Attributes:
+        sites: the latents.
+        log_weights: log probability of each joint value.
+        log_integral: of the density that it was made from.
+    """
+
+    sites: tuple[FiniteSite, ...] = static()
+    log_weights: Float[Array, " J"]
+    log_integral: Float[Array, ""]  # type: ignore[misc]
+
+    def at(self, index: Int[Array, "*draws"]) -> Values:
+        """Latent -> its value in the joint values of these numbers."""
+        return {name: jnp.asarray(values)[index] for name, values in joint_values(self.sites).items()}
+
+    def log_prob(self, values: Arrays) -> Float[Array, ""]:
+        table = joint_values(self.sites)
+        equal = [(table[name] == values[name]).reshape(len(self.log_weights), -1).all(1) for name in table]
+        return jnp.where(jnp.stack(equal).all(0), self.log_weights, -jnp.inf).max()
+
+    def sample(self, key: PRNGKeyArray) -> Values:
+        return self.at(jax.random.categorical(key, self.log_weights))
+
+    def mean(self) -> Values:
+        return self.mode()
+
+    def mode(self) -> Values:
+        return self.at(jnp.argmax(self.log_weights))
+
+    def variance(self) -> Values:
+        return {name: jnp.full(value.shape, np.nan) for name, value in self.mode().items()}
+
+    def quantile(self, prob: float) -> Values:
+        return self.variance()
