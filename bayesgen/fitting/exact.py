@@ -70,8 +70,9 @@ class Exact(Method):
         problem.warn_of_constant_columns()
         data = problem.data
         if problem.is_enumerable:
-            density = ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES)
-            return problem.result(self, FinitePosterior(problem.program, values_of(density)))
+            values = values_of(ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES))
+            log_weights, log_evidence = np.asarray(values.log_weights), float(values.log_integral)
+            return problem.result(self, FinitePosterior(problem.program, log_weights, log_evidence))
         assert problem.closed_prior is not None
         posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
         return problem.result(self, posterior)

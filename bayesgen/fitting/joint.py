@@ -165,7 +165,8 @@ class JointMethod(Method, abc.ABC):
         dispersed points where more are wanted.
         """
         if isinstance(self.starts, GivenParameters):
-            program, origin = density.program, density.constrain(jnp.zeros(density.dimension))
+            program: Any = density.program
+            origin = density.constrain(jnp.zeros(density.dimension))
             defaults = program.parameters_of({name: origin[name] for name in program.latents})
             return self.starts.vectors(program, defaults), len(self.starts.parameters)
         complete = _complete_data(problem, statistics, self.starts)

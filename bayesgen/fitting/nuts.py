@@ -22,13 +22,14 @@ from bayesgen.posteriors import (
     warn_of_switching,
 )
 from bayesgen.program import (
+    Elimination,
+    IntegratedDensity,
     LogPriorKind,
     ProgramDensity,
     WithRowLatents,
     dispersed_starts,
     row_digests,
     saturated_sites,
-    with_finite,
 )
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
@@ -300,11 +301,8 @@ def fit_of_draws(
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """
-    finite = program.structure.finite
-    if finite and finite[0].name not in sites:
-        density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
-        with jax.enable_x64(True), placed(density.cost):
-            sites = with_finite(density, sites, problem.seed)
+    if program.structure.finite:
+        sites = _with_finite(problem, program, sites)
     values = program.parameters_of(sites)
     problem_sites = sites if program is problem.program else problem.program.latents_of(values)
     latents = {name: problem_sites[name] for name in problem.program.latents}
@@ -334,6 +332,14 @@ def fit_of_draws(
         else fall_at_mean(problem, program, draws.mean, sites, stats)
     )
     return dataclasses.replace(fit, attributes=fit.attributes | {FALL_AT_MEAN: fall}) if fall > 0 else fit
+
+
+def _with_finite(problem: ProgramProblem, program: GenerativeProgram, sites: ParameterArrays) -> ParameterArrays:
+    """Draws of all sites, the discrete latents drawn given the others."""
+    density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
+    shape = next(iter(sites.values())).shape[:2]
+    with jax.enable_x64(True), placed(density.cost):
+        return IntegratedDensity(density, Elimination((density.enumeration,))).draws(sites, shape, problem.seed)[0]
 
 
 def fall_at_mean(

@@ -37,6 +37,11 @@ class FinitePosterior(ProcessPosterior):
     conjugate = None
 
     @property
+    def weights(self) -> Float[np.ndarray, " J"]:
+        """Posterior probability of each joint value."""
+        return np.exp(self.log_weights)
+
+    @property
     def refusals(self) -> Mapping[str, str]:
         return {"mean": NO_MEAN.format(quote_some(self.values))}
 
@@ -48,7 +53,7 @@ class FinitePosterior(ProcessPosterior):
     @property
     def parameters(self) -> ParameterArrays:
         """The joint values and their weights."""
-        return {**self.values, free_name("weight", self.values): np.exp(self.log_weights)}
+        return {**self.values, free_name("weight", self.values): self.weights}
 
     @property
     def mean(self) -> ParameterArrays:
@@ -56,7 +61,7 @@ class FinitePosterior(ProcessPosterior):
 
     @property
     def mode(self) -> ParameterArrays:
-        return self._at(self.log_weights.argmax())
+        return self._at(self.weights.argmax())
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if at != "predictive":
@@ -73,13 +78,11 @@ class FinitePosterior(ProcessPosterior):
 
     def numbers(self, prob: float) -> ParameterSummaries:
         """Each joint value with its weight."""
-        weights = {
-            n: np.exp(self.log_weights).reshape(-1, *(1,) * (v.ndim - 1)) + 0 * v for n, v in self.values.items()
-        }
+        weights = {n: self.weights.reshape(-1, *(1,) * (v.ndim - 1)) + 0 * v for n, v in self.values.items()}
         return {"weight": weights, "value": self.values}
 
     def _sampled(self, shape: tuple[int, ...], key: PRNGKeyArray) -> ParameterArrays:
-        return self._at(generator(key).choice(len(self.log_weights), shape, p=np.exp(self.log_weights)))
+        return self._at(generator(key).choice(len(self.weights), shape, p=self.weights))
 
     def _at(self, index: Int[np.ndarray, "..."] | np.integer) -> ParameterArrays:
         return {name: joint[index] for name, joint in self.values.items()}

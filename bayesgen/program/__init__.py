@@ -24,7 +24,6 @@ from .density import (
     slope_along,
     slopes_of_log_odds,
     weighted_values,
-    with_finite,
 )
 from .elimination import (
     BetaForm,
@@ -219,6 +218,5 @@ __all__ = [
     "weakref_safe",
     "weighted_values",
     "with_covariates",
-    "with_finite",
     "with_integer_values",
 ]

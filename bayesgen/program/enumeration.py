@@ -60,7 +60,7 @@ class WeightedValues(Conditional):
 
     sites: tuple[FiniteSite, ...] = static()
     log_weights: Float[Array, " J"]
-    log_integral: Float[Array, ""]  # type: ignore[misc]
+    log_integral: Float[Array, ""]
 
     def at(self, index: Int[Array, "*draws"]) -> Values:
         """Latent -> its value in the joint values of these numbers."""

@@ -92,7 +92,7 @@ def test_the_plate_must_be_one_of_size_n():
         (subsampled, "subsample"),
         (outside, "label site 'y' is not in the plate 'rows'"),
         (unnamed, r"no label site 'y'.*\['kind', 'x'\].*label="),
-        (discrete, "latent site 'k' is discrete"),
+        (discrete, "discrete latent 'k' is Poisson"),
         (unequal, "label 'y' is not exchangeable"),
     ]:
         with pytest.raises(ModelError, match=match):

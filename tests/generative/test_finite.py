@@ -1,0 +1,249 @@
+"""Programs with discrete latents that all rows share: enumerated, and held against enumeration by NumPy and SciPy."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.special
+import scipy.stats
+
+import bayesgen as bg
+from bayesgen import GenerativeProgram
+
+close = np.testing.assert_allclose
+SPACE = bg.number_game("tenenbaum")
+MEMBERS = np.asarray(SPACE.extensions)
+SHARES = MEMBERS / SPACE.sizes[:, None]
+PRIOR = np.asarray(SPACE.prior)
+SETS = [[16], [16, 8, 2, 64], [16, 23, 19, 20]]
+NUMBERS = {"number": np.arange(100)}
+
+
+def exact(program, rows, labels=None, **options):
+    return bg.fit(program, rows, labels, method=bg.Exact(), **options)
+
+
+# --- concept learning ------------------------------------------------------------------------------------------------
+
+
+def number_game(n):
+    concept = numpyro.sample("concept", dist.Categorical(PRIOR))
+    with numpyro.plate("examples", n):
+        numpyro.sample("number", dist.Categorical(jnp.asarray(SHARES)[concept]))
+
+
+def memberships(n, *, number):
+    concept = numpyro.sample("concept", dist.Categorical(PRIOR))
+    with numpyro.plate("queries", n):
+        numpyro.sample("inside", dist.Bernoulli(jnp.asarray(MEMBERS)[concept, number].astype(float)))
+
+
+@pytest.mark.parametrize("examples", SETS, ids=str)
+def test_the_number_game_as_a_program_is_the_concept_learner(examples):
+    program, known = GenerativeProgram(number_game, label=None), exact(bg.ConceptLearner(SPACE), examples)
+    fit = exact(program, {"number": np.array(examples) - 1})
+    close(fit.log_evidence, known.log_evidence, rtol=1e-12)
+    close(fit.parameters["weight"], known.weights, rtol=1e-10, atol=1e-15)
+    next_example = bg.predict(known, range(1, 101), rule=bg.BMA()).next_example
+    close(np.exp(bg.predict(fit, NUMBERS, rule=bg.BMA()).log_marginal), next_example, rtol=1e-10, atol=1e-15)
+    summary = fit.summary()
+    assert summary["parameter"].unique().tolist() == ["concept"] and summary["value"].tolist() == [*range(5084)]
+    close(summary["weight"], known.weights, rtol=1e-10, atol=1e-15)
+    best = int(known.belief.ties[0])
+    for method in (bg.MAP(), bg.MLE()):
+        point = bg.fit(program, {"number": np.array(examples) - 1}, method=method)
+        assert point.parameters["concept"] == bg.fit(bg.ConceptLearner(SPACE), examples, method=method).belief.ties[0]
+    answer = bg.predict(fit, NUMBERS, rule=bg.PlugIn(at="mode"))
+    close(np.exp(answer.log_marginal), SHARES[best], atol=1e-15)
+
+
+def test_a_label_inside_has_the_membership_of_weak_sampling():
+    examples, inside = np.array([16, 8, 2, 64, 31]), np.array([True, True, True, True, False])
+    learner = bg.ConceptLearner(SPACE, sampling="weak")
+    known = bg.fit(learner, examples, inside, method=bg.Exact())
+    program = GenerativeProgram(memberships, label="inside", classes=[False, True])
+    fit = exact(program, {"number": examples - 1}, inside)
+    close(fit.log_evidence, known.log_evidence + 5 * np.log(100), rtol=1e-10)
+    membership = bg.predict(known, range(1, 101), rule=bg.BMA()).membership
+    close(bg.predict(fit, NUMBERS, rule=bg.BMA()).probabilities[:, 1], membership, rtol=1e-10, atol=1e-14)
+
+
+# --- several latents, by loops ---------------------------------------------------------------------------------------
+
+RATES = np.array([0.5, 2.0, 4.0])
+COUNTS, CODES = np.array([0, 3, 5, 1, 2, 7, 4]), np.array([0, 1, 1, 0, 0, 1, 1])
+WEIGHTS = np.array([1.0, 2.0, 1.0, 0.5, 1.0, 3.0, 1.0])
+
+
+def counted(n):
+    """Counts of two classes: the rate of each is one of three, and both are doubled or not."""
+    kind = numpyro.sample("kind", dist.DiscreteUniform(3, 5).expand([2]).to_event(1))
+    doubled = numpyro.sample("doubled", dist.Bernoulli(0.3))
+    numpyro.deterministic("rate", jnp.asarray(RATES)[kind - 3] * (1 + doubled))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Bernoulli(0.4))
+        numpyro.sample("count", dist.Poisson(jnp.asarray(RATES)[kind[y] - 3] * (1 + doubled)))
+
+
+PROGRAM = GenerativeProgram(counted, classes=["few", "many"])
+LABELS = np.array(["few", "many"])[CODES]
+VALUES = [(kinds, doubled) for kinds in itertools.product([3, 4, 5], repeat=2) for doubled in (0, 1)]
+
+
+def log_joint_of_row(value, count, code):
+    (kinds, doubled) = value
+    rate = RATES[kinds[code] - 3] * (1 + doubled)
+    return scipy.stats.poisson.logpmf(count, rate) + np.log(0.4 if code else 0.6)
+
+
+def log_joints(counts, codes, weights):
+    """log p(value, data) of each value; a code of -1 is a label that is not known."""
+    logs = []
+    for value in VALUES:
+        total = np.log(0.3 if value[1] else 0.7) - 2 * np.log(3)
+        for count, code, weight in zip(counts, codes, weights, strict=True):
+            by_class = [log_joint_of_row(value, count, k) for k in range(2)]
+            total += weight * (scipy.special.logsumexp(by_class) if code < 0 else by_class[code])
+        logs.append(total)
+    return np.array(logs)
+
+
+@pytest.mark.parametrize("hidden", [0, 2], ids=["labelled", "some without labels"])
+def test_weights_and_answers_are_those_of_all_values(hidden):
+    codes = np.where(np.arange(7) < hidden, -1, CODES)
+    labels = [None if code < 0 else label for code, label in zip(codes, LABELS, strict=True)]
+    logs = log_joints(COUNTS, codes, WEIGHTS)
+    fit = exact(PROGRAM, {"count": COUNTS}, labels, sample_weight=WEIGHTS)
+    weights = np.exp(logs - scipy.special.logsumexp(logs))
+    close(fit.log_evidence, scipy.special.logsumexp(logs))
+    close(fit.parameters["weight"], weights)
+    assert fit.parameters["kind"].tolist() == [list(kinds) for kinds, _ in VALUES]
+    assert fit.parameters["doubled"].tolist() == [doubled for _, doubled in VALUES]
+    rows = np.arange(4)
+    tables = np.array([[[log_joint_of_row(v, count, k) for k in range(2)] for count in rows] for v in VALUES])
+    averaged = scipy.special.logsumexp(tables, axis=0, b=weights[:, None, None])
+    answer = bg.predict(fit, {"count": rows}, rule=bg.BMA())
+    close(answer.log_marginal, scipy.special.logsumexp(averaged, axis=1))
+    close(answer.log_probabilities, averaged - answer.log_marginal[:, None])
+    best = logs.argmax()
+    point = bg.fit(PROGRAM, {"count": COUNTS}, labels, sample_weight=WEIGHTS, method=bg.MAP())
+    assert (tuple(point.parameters["kind"]), int(point.parameters["doubled"])) == VALUES[best]
+    close(point.parameters["rate"], RATES[np.array(VALUES[best][0]) - 3] * (1 + VALUES[best][1]))
+    expected = bg.predict(point, {"count": rows}, rule=bg.PlugIn()).probabilities
+    close(bg.predict(fit, {"count": rows}, rule=bg.PlugIn(at="mode")).probabilities, expected)
+    close(expected, scipy.special.softmax(tables[best], axis=1))
+    without_prior = logs - np.array([np.log(0.3 if doubled else 0.7) for _, doubled in VALUES])
+    likeliest = bg.fit(PROGRAM, {"count": COUNTS}, labels, sample_weight=WEIGHTS, method=bg.MLE()).parameters
+    assert (tuple(likeliest["kind"]), int(likeliest["doubled"])) == VALUES[without_prior.argmax()]
+
+
+def test_draws_have_the_frequencies_of_the_weights_and_updates_those_of_all_rows():
+    whole = exact(PROGRAM, {"count": COUNTS}, LABELS)
+    fit = exact(PROGRAM, {"count": COUNTS[:3]}, LABELS[:3]).update({"count": COUNTS[3:]}, LABELS[3:])
+    close(fit.log_evidence, whole.log_evidence)
+    close(fit.parameters["weight"], whole.parameters["weight"])
+    draws, weights = fit.draws(40_000, seed=3), fit.parameters["weight"]
+    expected = weights @ fit.parameters["kind"]
+    close(draws["kind"].mean(0), expected, atol=0.03)
+    close(draws["doubled"].mean(), weights @ fit.parameters["doubled"], atol=0.02)
+    tree = fit.to_datatree({"count": COUNTS}, LABELS)
+    assert tree.posterior["kind"].shape == (4, 1000, 2) and tree.posterior["kind"].dtype.kind == "i"
+    assert fit.simulate(5, seed=1)["count"].shape == (5,)
+
+
+# --- beside continuous latents ---------------------------------------------------------------------------------------
+
+SHIFTS = np.array([0.2, 0.5, 1.0])
+HEIGHTS = np.array([1.1, 0.4, 1.9, 0.7, 1.5])
+
+
+def shifted(n):
+    shift = numpyro.sample("shift", dist.Categorical(jnp.array([0.2, 0.5, 0.3])))
+    mean = numpyro.sample("mean", dist.Normal(0.0, 0.6))
+    numpyro.deterministic("center", mean + jnp.asarray(SHIFTS)[shift])
+    with numpyro.plate("rows", n):
+        numpyro.sample("height", dist.Normal(mean + jnp.asarray(SHIFTS)[shift], 0.8))
+
+
+def of_shifts():
+    """Log evidence at each shift, and mean and standard deviation of the mean given it."""
+    covariance = 0.64 * np.eye(5) + 0.36
+    logs = [scipy.stats.multivariate_normal(np.full(5, shift), covariance).logpdf(HEIGHTS) for shift in SHIFTS]
+    precision = 5 / 0.64 + 1 / 0.36
+    return np.array(logs) + np.log([0.2, 0.5, 0.3]), (HEIGHTS.mean() - SHIFTS) * 5 / 0.64 / precision, precision**-0.5
+
+
+def test_draws_beside_a_continuous_latent_are_those_of_the_joint_posterior():
+    program = GenerativeProgram(shifted, label=None)
+    fit = bg.fit(program, {"height": HEIGHTS}, method=bg.NUTS(num_samples=2000), seed=1)
+    logs, means, deviation = of_shifts()
+    weights = scipy.special.softmax(logs)
+    draws = {name: value.reshape(-1) for name, value in fit.parameters.items()}
+    close(np.bincount(draws["shift"], minlength=3) / 8000, weights, atol=0.03)
+    close(draws["mean"].mean(), weights @ means, atol=0.03)
+    for shift in np.flatnonzero(weights > 0.1):
+        given = draws["mean"][draws["shift"] == shift]
+        close([given.mean(), given.std()], [means[shift], deviation], atol=0.03)
+    close(draws["center"], draws["mean"] + SHIFTS[draws["shift"]], rtol=1e-12)
+    best = weights.argmax()
+    assert fit.posterior.mean["shift"] == best
+    close(fit.posterior.mean["mean"], means[best], atol=0.03)
+    row = {"height": np.array([1.0])}
+    plugged = bg.predict(fit, row, rule=bg.PlugIn()).log_marginal
+    close(plugged, scipy.stats.norm(fit.posterior.mean["mean"] + SHIFTS[best], 0.8).logpdf(1.0))
+    averaged = scipy.stats.norm(means + SHIFTS, np.hypot(0.8, deviation)).pdf(1.0) @ weights
+    close(bg.predict(fit, row, rule=bg.BMA()).log_marginal, np.log(averaged), atol=0.02)
+
+
+def test_the_best_value_has_its_best_parameters():
+    program = GenerativeProgram(shifted, label=None)
+    _, means, _ = of_shifts()
+    normal = scipy.stats.norm
+    logs = [
+        normal(mean + shift, 0.8).logpdf(HEIGHTS).sum() + normal(0, 0.6).logpdf(mean) + np.log(share)
+        for mean, shift, share in zip(means, SHIFTS, [0.2, 0.5, 0.3], strict=True)
+    ]
+    point = bg.fit(program, {"height": HEIGHTS}, method=bg.MAP()).parameters
+    assert point["shift"] == np.argmax(logs)
+    close(point["mean"], means[point["shift"]], rtol=1e-6)
+    close(point["center"], point["mean"] + SHIFTS[point["shift"]])
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_enumerated_is_refused_with_the_number():
+    def many(n):
+        switches = numpyro.sample("switches", dist.Bernoulli(0.5).expand([21]).to_event(1))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(switches.sum(), 1.0))
+
+    with pytest.raises(bg.ModelError, match=r"'switches'.*2,097,152 joint values, and up to 1,000,000"):
+        GenerativeProgram(many, label=None)
+
+
+def test_what_has_no_mean_or_no_answer_is_refused_with_the_remedy():
+    program = GenerativeProgram(number_game, label=None)
+    fit = exact(program, {"number": np.array([15])})
+    with pytest.raises(bg.PredictionError, match=r"'concept', which have no mean. Use PlugIn\(at='mode'\)"):
+        bg.predict(fit, NUMBERS, rule=bg.PlugIn())
+    with pytest.raises(bg.FitError, match=r"NUTS has nothing to sample.*Exact\(\)"):
+        bg.fit(program, {"number": np.array([15])}, method=bg.NUTS())
+    small = GenerativeProgram(counted_without_rest, label=None)
+    with pytest.raises(bg.FitError, match="every value of 'side'"):
+        exact(small, {"number": np.array([0, 3])})
+
+
+def counted_without_rest(n):
+    side = numpyro.sample("side", dist.Bernoulli(0.5))
+    with numpyro.plate("rows", n):
+        numpyro.sample("number", dist.Categorical(jnp.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])[side]))
+
+
+def test_the_table_of_closed_forms_names_what_is_enumerated():
+    program = GenerativeProgram(number_game, label=None)
+    line = {"latent": "concept", "attribute": "number", "family": "finite", "reason": ""}
+    assert program.closed_form.to_dict("records") == [line]
