@@ -1,6 +1,7 @@
 """`Enumeration`: discrete latents summed out of a log density, a stage of `Elimination`."""
 
 import dataclasses
+from collections.abc import Collection
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,9 @@ class Enumeration(Stage):
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(site.name for site in self.sites)
+
+    def only(self, names: Collection[str]) -> "Enumeration":
+        return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "WeightedValues":
         def at(values: Arrays) -> Float[Array, ""]:
