@@ -20,7 +20,7 @@ class Exact(Method):
 
     For built-in models whose hyperparameters are numbers, and for programs whose latents are recognised to be conjugate
     (`GenerativeProgram.closed_form`); others are sampled by `NUTS()`. Of a program it gives the latents, and not its
-    deterministic sites.
+    deterministic sites. Discrete latents that all rows share have weights: see `fit.summary()`.
     """
 
     gives_evidence = True

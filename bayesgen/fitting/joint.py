@@ -73,7 +73,13 @@ class JointMethod(Method, abc.ABC):
         return LogPriorKind.PARAMETERS if self.has_prior else LogPriorKind.NONE
 
     def refusal(self, problem: ProgramProblem) -> str | None:
-        """Continuous latents of each row: a maximum over them says nothing of the rest."""
+        """Continuous latents of each row: a maximum over them says nothing of the rest. Enumeration of p(y | x, Q)."""
+        finite = () if problem.conjugate is not None else problem.program.structure.finite
+        if finite and self.needs_rows:
+            return (
+                f"{self!r} does not enumerate discrete latents that all rows share, as {finite[0].name!r} is. Use "
+                "objective='joint', or Exact()."
+            )
         if not problem.samples_rows:
             return problem.nothing_to_learn
         named = quote_some([name for name, _ in problem.program.structure.continuous_local])

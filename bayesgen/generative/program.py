@@ -94,6 +94,9 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
     Raises:
         ModelError: a program that breaks a convention; a label site whose values are not those of K classes.
 
+    Discrete latents that all rows share (Categorical, Bernoulli, DiscreteUniform) are enumerated, up to a million joint
+    values: `Exact` gives their weights, `MAP` and `MLE` the best value, and `NUTS` draws them given the other latents.
+
     Cells of attributes may be missing in data and are marginalised: single columns of numbers and of joint normals,
     other events as a whole. Where an attribute depends on another one that is missing in a row, the row is refused,
     unless both are missing. Covariates must be complete.

@@ -24,7 +24,8 @@ class PlugIn(Rule):
     Args:
         at: the process: the posterior "mean" or "mode". A point fit (MLE, MAP) has one process, so the two are the
             same. Of draws, the mean is taken over probabilities, rates, means and covariances, also where a program
-            samples the Cholesky factors of covariances; the mode is not known.
+            samples the Cholesky factors of covariances; the mode is not known. Discrete latents have no mean: an exact
+            fit refuses it, and of draws the most frequent value is taken, and the means of those that have it.
     """
 
     at: Literal["mean", "mode"] = "mean"

@@ -232,6 +232,8 @@ def test_what_has_no_mean_or_no_answer_is_refused_with_the_remedy():
         bg.predict(fit, NUMBERS, rule=bg.PlugIn())
     with pytest.raises(bg.FitError, match=r"NUTS has nothing to sample.*Exact\(\)"):
         bg.fit(program, {"number": np.array([15])}, method=bg.NUTS())
+    with pytest.raises(bg.FitError, match=r"does not enumerate.*'kind'"):
+        bg.fit(PROGRAM, {"count": COUNTS}, LABELS, method=bg.MAP(objective="conditional"))
     small = GenerativeProgram(counted_without_rest, label=None)
     with pytest.raises(bg.FitError, match="every value of 'side'"):
         exact(small, {"number": np.array([0, 3])})
