@@ -22,6 +22,7 @@ from bayesgen.program import (
     FAST_TO_COMPILE,
     AnyProgram,
     Arrays,
+    Elimination,
     Means,
     Plan,
     Program,
@@ -150,6 +151,11 @@ class IntrospectedProgram(Program):
     def class_axes(self) -> dict[str, int]:
         """Latent or deterministic site with an entry for each class -> its class axis."""
         return {} if self.label is None else self.introspection.class_axes
+
+    @property
+    def elimination(self) -> Elimination:
+        """The latents that can be integrated out of the log density, given the others."""
+        return self.introspection.elimination
 
     @property
     def learns_attributes(self) -> bool:

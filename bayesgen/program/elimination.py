@@ -69,7 +69,15 @@ class Conditional(abc.ABC):
 class Stage(abc.ABC):
     """Latents that are integrated out together. Hashable."""
 
-    names: tuple[str, ...]
+    @property
+    @abc.abstractmethod
+    def families(self) -> dict[str, str]:
+        """Latent -> the name of its distribution given others."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The latents."""
+        return tuple(self.families)
 
     @abc.abstractmethod
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> Conditional:
@@ -94,9 +102,14 @@ class Elimination:
     stages: tuple[Stage, ...]
 
     @property
+    def families(self) -> dict[str, str]:
+        """Latent that is integrated out -> the name of its distribution given later ones."""
+        return {name: family for stage in self.stages for name, family in stage.families.items()}
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The latents that are integrated out."""
-        return tuple(name for stage in self.stages for name in stage.names)
+        return tuple(self.families)
 
     def log_integral(self, log_density: LogDensityOfValues, rest: Arrays) -> Float[Array, ""]:
         """The log density of the remaining latents. Traceable."""
@@ -169,8 +182,8 @@ class Normals(Stage):
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
     @property
-    def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(name for name, _ in self.shapes)
+    def families(self) -> dict[str, str]:
+        return {name: "normal" for name, _ in self.shapes}
 
     @property
     def dimension(self) -> int:
@@ -258,8 +271,8 @@ class Tables(Stage):
     forms: tuple[tuple[str, tuple[int, ...], "TableForm"], ...]
 
     @property
-    def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(name for name, _, _ in self.forms)
+    def families(self) -> dict[str, str]:
+        return {name: form.family for name, _, form in self.forms}
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
         points = [{name: form.points(shape)[index] for name, shape, form in self.forms} for index in range(2)]
@@ -318,7 +331,17 @@ class TableForm(abc.ABC):
     """The form of the density of a latent: that of its entries, in coordinates in which it is linear in two features.
 
     Hashable.
+
+    Attributes:
+        power: p, where the log density is a + b log c + d c^p of a factor c; 0 where it is not.
     """
+
+    power: int = 0
+
+    @property
+    @abc.abstractmethod
+    def family(self) -> str:
+        """The name of the distribution."""
 
     @abc.abstractmethod
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -369,6 +392,10 @@ class PowerForm(TableForm):
 
     power: int
 
+    @property
+    def family(self) -> str:
+        return {1: "gamma", -1: "inverse gamma", 2: "root of a gamma", -2: "root of an inverse gamma"}[self.power]
+
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         small = FAR ** (-1 / self.power)  # where theta^power is nearly zero, and where it is large
         return jnp.full(shape, small), jnp.full(shape, 1 / small)
@@ -397,7 +424,8 @@ class PowerTable(Table):
         return (self.exponent + 1) / self.power
 
     def log_prob(self, value: Array) -> Float[Array, ""]:
-        constant = math.log(abs(self.power)) + self.shape * jnp.log(self.rate) - special.gammaln(self.shape)
+        log_gamma = _log_gamma(self.shape)
+        constant = math.log(abs(self.power)) + self.shape * jnp.log(self.rate) - log_gamma
         return (constant + self.exponent * jnp.log(value) - self.rate * value**self.power).sum()
 
     def sample(self, key: PRNGKeyArray) -> Array:
@@ -432,18 +460,22 @@ class PowerTable(Table):
 class BetaForm(TableForm):
     """theta^a (1 - theta)^b."""
 
+    family = "beta"
+
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        return jnp.full(shape, 1 / FAR), jnp.full(shape, 0.5)
+        return jnp.full(shape, 0.25), jnp.full(shape, 0.75)
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
-        exponent = first[0] * first[1]
-        other = exponent - 0.5 * second[1]
-        return DirichletTable(jnp.stack([exponent, other], -1) + 1, True)
+        """Slopes are a / theta - b / (1 - theta)."""
+        exponents = [(3 * first[1] - second[1]) * 3 / 32, (first[1] - 3 * second[1]) * 3 / 32]
+        return DirichletTable(jnp.stack(exponents, -1) + 1, True)
 
 
 @dataclasses.dataclass(frozen=True)
 class DirichletForm(TableForm):
     """A product of powers of probabilities that sum to one."""
+
+    family = "Dirichlet"
 
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         odd = 1.0 + jnp.arange(shape[-1]) % 2
@@ -477,7 +509,7 @@ class DirichletTable(Table):
     def log_prob(self, value: Array) -> Float[Array, ""]:
         probs = jnp.stack([value, 1 - value], -1) if self.is_binary else value
         concentration = self.concentration
-        constant = special.gammaln(concentration.sum(-1)) - special.gammaln(concentration).sum(-1)
+        constant = _log_gamma(concentration.sum(-1)) - _log_gamma(concentration).sum(-1)
         return (constant + special.xlogy(concentration - 1, probs).sum(-1)).sum()
 
     def sample(self, key: PRNGKeyArray) -> Array:
@@ -521,18 +553,27 @@ class WishartForm(TableForm):
     inverse: bool
     factor: bool
 
+    @property
+    def family(self) -> str:
+        family = "inverse Wishart" if self.inverse else "Wishart"
+        return f"factor of {family}" if self.factor else family
+
+    @property
+    def power(self) -> int:  # type: ignore[override]
+        return (-1 if self.inverse else 1) * (2 if self.factor else 1)
+
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         unit = jnp.broadcast_to(jnp.eye(shape[-1]), shape)
         return unit / FAR, unit * FAR
 
     def value(self, coordinates: Array) -> Array:
-        matrix = jnp.linalg.inv(coordinates) if self.inverse else coordinates
+        matrix = _inverse(coordinates) if self.inverse else coordinates
         return jnp.linalg.cholesky(matrix) if self.factor else matrix
 
     def precision(self, value: Array) -> Array:
         """The inverse of `value`."""
         matrix = value @ jnp.swapaxes(value, -1, -2) if self.factor else value
-        return jnp.linalg.inv(matrix) if self.inverse else matrix
+        return _inverse(matrix) if self.inverse else matrix
 
     def log_jacobian(self, value: Array) -> Float[Array, ""]:
         size = value.shape[-1]
@@ -542,7 +583,7 @@ class WishartForm(TableForm):
             total -= (size * math.log(2) + (logs * (size - jnp.arange(size))).sum(-1)).sum()
             log_determinant = 2 * logs.sum(-1)
         else:
-            log_determinant = jnp.linalg.slogdet(value)[1]
+            log_determinant = _log_determinant(value)
         return total + (size + 1) * log_determinant.sum() if self.inverse else total
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "WishartTable":
@@ -571,8 +612,10 @@ class WishartTable(Table):
 
     def log_prob(self, value: Array) -> Float[Array, ""]:
         precision, half = self.form.precision(value), 0.5 * self.df
-        log_scale, log_precision = (jnp.linalg.slogdet(matrix)[1] for matrix in (self.scale, precision))
-        constant = half * (log_scale - self.size * math.log(2)) - special.multigammaln(half, self.size)
+        log_scale, log_precision = map(_log_determinant, (self.scale, precision))
+        log_gamma: Array = _log_gamma(half[..., None] - 0.5 * jnp.arange(self.size)).sum(-1)
+        log_gamma = log_gamma + 0.25 * self.size * (self.size - 1) * math.log(math.pi)
+        constant = half * (log_scale - self.size * math.log(2)) - log_gamma
         trace = jnp.einsum("...ij,...ji->...", self.scale, precision)
         by_precision = constant + (half - 0.5 * (self.size + 1)) * log_precision - 0.5 * trace
         return by_precision.sum() - self.form.log_jacobian(value)
@@ -584,11 +627,11 @@ class WishartTable(Table):
         bartlett = jnp.tril(jax.random.normal(normal_key, self.scale.shape), -1) + jnp.sqrt(squares)[
             ..., None
         ] * jnp.eye(self.size)
-        factor = jnp.linalg.cholesky(jnp.linalg.inv(self.scale)) @ bartlett
+        factor = jnp.linalg.cholesky(_inverse(self.scale)) @ bartlett
         return self.form.value(factor @ jnp.swapaxes(factor, -1, -2))
 
     def center(self) -> Array:
-        return self.form.value(self.df[..., None, None] * jnp.linalg.inv(self.scale))
+        return self.form.value(self.df[..., None, None] * _inverse(self.scale))
 
     def mean(self) -> Array:
         if not self.form.inverse:
@@ -603,7 +646,7 @@ class WishartTable(Table):
         if not factor:  # of a matrix
             exponents = jnp.broadcast_to(self.df[..., None] + (1 if inverse else -1) * (1 + self.size), exponents.shape)
         roots = jnp.where(exponents > 0, exponents, jnp.nan) ** (-0.5 if inverse else 0.5)
-        lower = jnp.linalg.cholesky(self.scale if inverse else jnp.linalg.inv(self.scale)) * roots[..., None, :]
+        lower = jnp.linalg.cholesky(self.scale if inverse else _inverse(self.scale)) * roots[..., None, :]
         return lower if factor else lower @ jnp.swapaxes(lower, -1, -2)
 
     def variance(self) -> Array:
@@ -611,3 +654,21 @@ class WishartTable(Table):
 
     def quantile(self, prob: float) -> Array:
         return jnp.full(self.scale.shape, jnp.nan)
+
+
+def _inverse(matrix: Float[Array, "*shape D D"]) -> Float[Array, "*shape D D"]:
+    """The inverse of a positive definite matrix."""
+    half = solve_triangular(
+        jnp.linalg.cholesky(matrix), jnp.broadcast_to(jnp.eye(matrix.shape[-1]), matrix.shape), lower=True
+    )
+    return jnp.swapaxes(half, -1, -2) @ half
+
+
+def _log_determinant(matrix: Float[Array, "*shape D D"]) -> Float[Array, "*shape"]:
+    """Log determinant of a positive definite matrix."""
+    return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+
+
+def _log_gamma(shape: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The logarithm of the gamma function; NaN where the integral that it is does not exist."""
+    return jnp.where(shape > 0, special.gammaln(shape), jnp.nan)

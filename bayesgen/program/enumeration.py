@@ -33,8 +33,8 @@ class Enumeration(Stage):
     cost: float = 1.0
 
     @property
-    def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(site.name for site in self.sites)
+    def families(self) -> dict[str, str]:
+        return {site.name: "finite" for site in self.sites}
 
     def only(self, names: Collection[str]) -> "Enumeration":
         return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)

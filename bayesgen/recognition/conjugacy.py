@@ -20,7 +20,7 @@ import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.families import FORMS, Family, FixedCategorical, Form, Pooling
-from bayesgen.program import Block, Conjugate, Plan, SiteEntries
+from bayesgen.program import Block, Conjugate, Elimination, Plan, SiteEntries
 from bayesgen.runtime import all_sources
 from bayesgen.statistics import (
     BETA,
@@ -54,8 +54,8 @@ class Finding(NamedTuple):
     Attributes:
         latent: name of a latent; "" for an attribute without latents.
         attribute: name of the attribute or label; "" for a latent that enters none.
-        family: name of its family; "" where it has none.
-        reason: why it has none; "" where it has one.
+        family: name of its family, or of its distribution given the data; "" where it has none.
+        reason: why it has none, or the other latents given which it has one; "" where it has one.
     """
 
     latent: str
@@ -70,11 +70,33 @@ class ClosedForm:
 
     Attributes:
         findings: of each latent.
-        conjugate: the prior, with numbers in place of classes; None unless all of the program is closed.
+        conjugate: the prior, with numbers in place of classes; None unless families are those of all of the program.
+        elimination: of all latents, where there are no such families, and the evidence is the integral over them.
     """
 
     findings: tuple[Finding, ...]
     conjugate: Conjugate | None
+    elimination: Elimination | None = None
+
+    def with_elimination(self, elimination: Elimination, has_evidence: bool, latents: Sequence[str]) -> "ClosedForm":
+        """The parts with a closed form, those that stages integrate out included.
+
+        Args:
+            elimination: the stages.
+            has_evidence: whether the log density, all of the latents integrated out, is the log evidence.
+            latents: of the program.
+        """
+        rest = [name for name in latents if name not in elimination.families]
+        if not rest and not has_evidence:
+            return self
+        reason = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
+        findings = (
+            finding._replace(family=elimination.families[finding.latent], reason=reason)
+            if finding.reason and finding.latent in elimination.families
+            else finding
+            for finding in self.findings
+        )
+        return ClosedForm(tuple(findings), None, None if rest else elimination)
 
 
 class Numbers(NamedTuple):

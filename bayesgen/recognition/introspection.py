@@ -15,16 +15,28 @@ from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import PADDING, Rows
 from bayesgen.errors import DataError, ModelError
-from bayesgen.program import BLOCK, Arrays, Means, Plan, Program, Site, Structure, arbitrary_numbers
+from bayesgen.program import (
+    BLOCK,
+    Arrays,
+    Elimination,
+    Means,
+    Plan,
+    Program,
+    Site,
+    Structure,
+    arbitrary_numbers,
+    log_density_of_sites,
+)
 from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, all_sources, in_float64, over_chunks
 from bayesgen.statistics import NormalLikelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .conjugacy import ClosedForm, find_closed_form
+from .conjugacy import ROWS, ClosedForm, find_closed_form
 from .discovery import discover
 from .indexing import CovariateIndexes
 from .plan import Recognition
 from .separable import FEW_LATENTS, separable
+from .stages import find_elimination
 from .traces import CODES, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces, arbitrary_covariates
 
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
@@ -68,7 +80,27 @@ class Introspection:
     @in_float64
     def closed_form(self) -> ClosedForm:
         """The parts of the program with a closed form."""
-        return find_closed_form(self._traces, self.plan)
+        closed_form = find_closed_form(self._traces, self.plan)
+        if closed_form.conjugate is not None:
+            return closed_form
+        return closed_form.with_elimination(self.elimination, False, self._traces.program.latents)
+
+    @functools.cached_property
+    @in_float64
+    def elimination(self) -> Elimination:
+        """The latents that can be integrated out of the log density of labelled rows; none of rows with latents."""
+        traces = self._traces
+        program, structure = traces.program.replace(structure=self.structure, plan=self.plan), self.structure
+        if structure.local or structure.counts_partly or not structure.latents:
+            return Elimination(())
+        rng, draws = np.random.default_rng(2), [traces.draw(arbitrary_numbers(seed)) for seed in (11, 12, 13)]
+        labels = None if program.label is None else rng.integers(0, program.num_classes, ROWS)
+        covariates = arbitrary_covariates(program, ROWS)
+        rows = Rows(traces.rows(draws[0], ROWS), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, ROWS))
+        statistics = summarize_rows(program, self, rows)
+        latents = [draw.latents for draw in draws]
+        traced = Traced.of(lambda values: log_density_of_sites(program, values, statistics), latents[0])
+        return find_elimination(traced.inline, latents, self._discovery.supports)
 
     @functools.cached_property
     @in_float64

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, ImproperUniform, MaskedDistribution
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
@@ -75,10 +75,12 @@ class SiteType:
     Attributes:
         name: of the type of its distribution.
         likelihood: the likelihood of such distributions; None where none is registered, or a mask is on them.
+        is_normalised: whether a prior integrates to one: it is proper, and no scale or mask is on it.
     """
 
     name: str
     likelihood: Likelihood | None
+    is_normalised: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +138,10 @@ class Traces:
             priors = {name: _read_prior(prior) for name, prior in distributions.items()} if is_whole else {}
             for name, prior in priors.items():
                 likelihood = None if prior is None or prior.mask is not None else prior.likelihood
-                types[name] = SiteType(type(bare_distribution(distributions[name])).__name__, likelihood)
+                bare, is_masked = bare_distribution(distributions[name]), _is_masked(distributions[name])
+                is_changed = is_masked or evaluation.latent_sites[name]["scale"] is not None
+                is_normalised = not is_changed and not isinstance(bare, ImproperUniform)
+                types[name] = SiteType(type(bare).__name__, likelihood, is_normalised)
             labels = {} if evaluation.label is None else {evaluation.label["name"]: evaluation.label}
             for name, message in (evaluation.sites | labels).items() if is_whole else ():
                 types[name] = SiteType(type(bare_distribution(message["fn"])).__name__, likelihoods.get(name))
@@ -284,6 +289,12 @@ def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
 def _read_prior(prior: Distribution) -> Conditional | None:
     """The likelihood and parameters of the distribution of a latent, with one row."""
     return read_conditional(prior.expand((1, *prior.batch_shape)), -1 - len(prior.batch_shape))
+
+
+def _is_masked(distribution: Any) -> bool:
+    while hasattr(distribution, "base_dist") and not isinstance(distribution, MaskedDistribution):
+        distribution = distribution.base_dist
+    return isinstance(distribution, MaskedDistribution)
 
 
 def _first(parameters: Arrays) -> dict[str, Array]:

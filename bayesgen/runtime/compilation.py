@@ -81,6 +81,14 @@ class Traced:
         values = jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
         return jax.tree.map(lambda position: values[position], self.results)
 
+    def inline(self, *arguments: Any) -> Any:
+        """The results, to be differentiated: without calls, and with the constant parts computed by NumPy."""
+        evaluation, jaxpr = _Inlining(), self.jaxpr.jaxpr
+        with np.errstate(all="ignore"):
+            leaves = jax.tree.leaves(arguments)
+            values = evaluation.read(jaxpr, self.jaxpr.consts, leaves, self.variables, self.equations)
+        return jax.tree.unflatten(jax.tree.structure(self.results), values)
+
     def sources(self, *names: object) -> Any:
         """For each result, the names of the arguments that it depends on.
 
@@ -219,6 +227,9 @@ class Interpreter(abc.ABC, Generic[Value]):
 
         for equation in needed_equations(jaxpr, results) if equations is None else equations:
             operands, inner = list(map(value_of, equation.invars)), called_function(equation)
+            if equation.primitive.name == "cond" and isinstance(operands[0], np.ndarray):
+                branches, index = equation.params["branches"], int(operands[0])
+                inner, operands = branches[min(max(index, 0), len(branches) - 1)], operands[1:]
             values |= zip(
                 equation.outvars,
                 self.results(equation, operands) if inner is None else self.read(inner.jaxpr, inner.consts, operands),
@@ -241,12 +252,29 @@ class ByNumPy(Interpreter[ArrayOrNumber]):
         return list(map(_as, _results(equation, operands), equation.outvars))
 
 
+@final
+class _Inlining(Interpreter[Any]):
+    """Traces a function again, but for what constants alone make."""
+
+    def constant(self, value: Any, variable: Variable) -> Any:
+        return _as(value, variable)
+
+    def results(self, equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
+        if not any(isinstance(operand, jax.core.Tracer) for operand in operands):
+            with jax.ensure_compile_time_eval():
+                return ByNumPy().results(equation, operands)
+        results = equation.primitive.bind(*operands, **equation.params)
+        return results if equation.primitive.multiple_results else [results]
+
+
 def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
     name, parameters = equation.primitive.name, equation.params
     if name in _ELEMENTWISE:
         return [_ELEMENTWISE[name](*values)]
     if name in _RULES and (result := _RULES[name](values, parameters)) is not None:
         return [result]
+    if name == "split":
+        return np.split(values[0], np.cumsum(parameters["sizes"])[:-1], parameters["axis"])
     result = equation.primitive.bind(*values, **parameters)
     return result if equation.primitive.multiple_results else [result]
 
@@ -267,6 +295,7 @@ def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> ArrayOrNumber:
 _ELEMENTWISE: Mapping[str, Callable[..., ArrayOrNumber]] = {
     "abs": np.abs,
     "add": np.add,
+    "add_any": np.add,
     "and": np.bitwise_and,
     "asinh": np.arcsinh,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
@@ -316,9 +345,12 @@ def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int | np.inte
 
 
 def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray | None:
-    if any(low < 0 or high < 0 or inside for low, high, inside in edges):
+    if any(inside for _, _, inside in edges):
         return None
-    return np.pad(x, [(int(low), int(high)) for low, high, _ in edges], constant_values=filling)
+    cut = x[
+        tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(x.shape, edges, strict=True))
+    ]
+    return np.pad(cut, [(max(int(low), 0), max(int(high), 0)) for low, high, _ in edges], constant_values=filling)
 
 
 def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequence[Sequence[int]]]) -> ArrayOrNumber:
@@ -337,42 +369,85 @@ def _dot(left: np.ndarray, right: np.ndarray, dimension_numbers: Sequence[Sequen
 
 def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
     """Slices of an array at indices, whose last axis has an index for each of some axes of the array."""
-    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
-    batch_shape, dropped = indices.shape[:-1], (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    slice_axes = [axis for axis in range(operand.ndim) if axis not in dropped]
+    numbers = parameters["dimension_numbers"]
+    batching = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    axes = numbers.start_index_map, numbers.collapsed_slice_dims, batching
+    is_inside, positions = _positions(operand.shape, indices, parameters["slice_sizes"], *axes)
+    cells = operand[positions]
+    cells = np.broadcast_to(cells, (*indices.shape[:-1], *cells.shape[indices.ndim - 1 :]))
+    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
+        cells = np.where(is_inside, cells, _filling(operand.dtype, parameters["fill_value"]))
+    return np.moveaxis(cells, range(indices.ndim - 1, cells.ndim), numbers.offset_dims)
+
+
+def _scattered(
+    operand: np.ndarray, indices: np.ndarray, updates: np.ndarray, parameters: Mapping[str, Any]
+) -> np.ndarray:
+    """An array to whose slices at indices updates are added."""
+    numbers, sizes = parameters["dimension_numbers"], np.ones(operand.ndim, int)
+    batching = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    dropped, window = (*numbers.inserted_window_dims, *batching), numbers.update_window_dims
+    sizes[[axis for axis in range(operand.ndim) if axis not in dropped]] = [updates.shape[axis] for axis in window]
+    axes = numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, batching
+    is_inside, positions = _positions(operand.shape, indices, sizes, *axes)
+    updates, total = np.moveaxis(updates, window, range(-len(window), 0)), np.array(operand)
+    is_added = is_inside | (parameters["mode"] == jax.lax.GatherScatterMode.CLIP)
+    np.add.at(total, positions, np.where(is_added, updates, 0).astype(operand.dtype))
+    return total
+
+
+def _positions(
+    shape: tuple[int, ...],
+    indices: np.ndarray,
+    sizes: Sequence[int] | np.ndarray,
+    indexed: Sequence[int],
+    collapsed: Sequence[int],
+    batching: Mapping[int, int],
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Whether slices at indices are inside an array of this shape, and the positions of their cells along each axis.
+
+    Args:
+        shape: of the array.
+        indices: their last axis has an index for each of the axes `indexed`.
+        sizes: of the slices.
+        indexed, collapsed: axes of the array; slices have no collapsed ones.
+        batching: axis of the array -> that of the indices with which it goes.
+    """
+    batch_shape, dropped = indices.shape[:-1], (*collapsed, *batching)
+    slice_axes = [axis for axis in range(len(shape)) if axis not in dropped]
     is_inside, positions = np.ones(batch_shape, bool), []
 
     def along(values: np.ndarray, axis: int, num_axes: int) -> np.ndarray:
         return values.reshape([-1 if index == axis else 1 for index in range(num_axes)])
 
-    for axis, size in enumerate(operand.shape):
+    for axis, size in enumerate(shape):
         start = np.zeros((1,) * len(batch_shape), int)
-        if axis in numbers.start_index_map:
-            start, last = indices[..., numbers.start_index_map.index(axis)], size - sizes[axis]
+        if axis in indexed:
+            start, last = indices[..., list(indexed).index(axis)], size - sizes[axis]
             is_inside &= (start >= 0) & (start <= last)
             start = np.clip(start, 0, last)
-        elif axis in numbers.operand_batching_dims:
-            batch = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
-            start = along(np.arange(size), batch, len(batch_shape))
+        elif axis in batching:
+            start = along(np.arange(size), batching[axis], len(batch_shape))
         start = start.reshape(start.shape + (1,) * len(slice_axes))
         if axis in slice_axes:
             start = start + along(np.arange(sizes[axis]), slice_axes.index(axis), len(slice_axes))
         positions.append(start)
-    cells = operand[tuple(positions)]
-    cells = np.broadcast_to(cells, (*batch_shape, *cells.shape[len(batch_shape) :]))
-    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
-        is_filled = ~is_inside.reshape(batch_shape + (1,) * len(slice_axes))
-        cells = np.where(is_filled, _filling(operand.dtype, parameters["fill_value"]), cells)
-    return np.moveaxis(cells, range(len(batch_shape), cells.ndim), numbers.offset_dims)
+    return is_inside.reshape(batch_shape + (1,) * len(slice_axes)), tuple(positions)
 
 
 def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
     """The solutions of triangular systems; None of singular ones, and of unusual forms."""
-    is_usual = parameters["left_side"] and not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
+    is_usual = not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
     if not is_usual or not np.diagonal(matrices, axis1=-2, axis2=-1).all():
         return None
     triangle = np.tril(matrices) if parameters["lower"] else np.triu(matrices)
-    return np.linalg.solve(np.swapaxes(triangle, -1, -2) if parameters["transpose_a"] else triangle, right)
+    is_left = parameters["left_side"]
+    triangle = np.swapaxes(triangle, -1, -2) if parameters["transpose_a"] == is_left else triangle
+    return (
+        np.linalg.solve(triangle, right)
+        if is_left
+        else np.swapaxes(np.linalg.solve(triangle, np.swapaxes(right, -1, -2)), -1, -2)
+    )
 
 
 def _filling(dtype: np.dtype, stated: float | None) -> float:
@@ -420,6 +495,7 @@ _RULES: Mapping[str, NumPyRule] = {
     "reduce_sum": _reduction(np.sum),
     "reshape": lambda values, p: values[0].reshape(p["new_sizes"]),
     "rev": lambda values, p: np.flip(values[0], p["dimensions"]),
+    "scatter-add": lambda values, p: _scattered(values[0], values[1], values[2], p),
     "select_n": lambda values, p: np.where(values[0], values[2], values[1]) if len(values) == 3 else None,
     "slice": lambda values, p: values[0][
         tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or [1] * values[0].ndim))

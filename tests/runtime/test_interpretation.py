@@ -53,6 +53,8 @@ FUNCTIONS = {
         jax.lax.pad(a, 0.0, ((0, 0, 1), (-1, 0, 0))),
         jnp.arange(4.0)[:, None] + a,
         jnp.squeeze(a[:1]),
+        jnp.split(a, [1, 3]),
+        jax.lax.pad(a, 0.5, ((-1, 2, 0), (1, -2, 0))),
     ),
     "sums": lambda a, b, p, i, j: (
         a.sum(),
@@ -97,17 +99,28 @@ FUNCTIONS = {
         jax.vmap(lambda row, at: row[at])(a, i),
         jax.vmap(lambda at: jax.lax.dynamic_slice(a, (at, 0), (2, 2)))(j),
         a.at[i].add(b),
+        a.at[j].add(b),
+        a.at[j].add(b, mode="clip"),
+        a.at[i, i].add(b[:, 0]),
+        a.at[:, i[:2]].add(b[:, :2]),
+        jax.vmap(lambda row, at: row.at[at].add(1.0))(a, i),
         jax.nn.one_hot(i, 3),
     ),
     "loops": lambda a, b, p, i, j: (
         jax.lax.scan(lambda c, x: (c + x, c * x), a[0], b),
         jax.lax.fori_loop(0, 3, lambda k, c: c * a, b),
         jax.lax.cond(a[0, 0] > 0, lambda: a, lambda: b),
+        jax.lax.switch(i[0], [lambda: a, lambda: b, lambda: a + b]),
         jax.lax.map(lambda x: x[0], a),
     ),
     "triangles": lambda a, b, p, i, j: (
         jax.scipy.linalg.solve_triangular(a.T @ a, a.T, lower=True),
         jax.scipy.linalg.solve_triangular(a.T @ a, a.T, trans=1),
+        *(
+            jax.lax.linalg.triangular_solve(a.T @ a, a, left_side=False, lower=lower, transpose_a=transpose)
+            for lower in (True, False)
+            for transpose in (True, False)
+        ),
     ),
     "algebra": lambda a, b, p, i, j: (jnp.linalg.cholesky(a.T @ a), jnp.linalg.inv(a.T @ a)),
     "random numbers": lambda a, b, p, i, j: jax.random.normal(jax.random.key(i[0]), (3,)),
