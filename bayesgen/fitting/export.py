@@ -61,9 +61,10 @@ def to_datatree(
 
     Groups: `posterior` (and `sample_stats`) of chains for NUTS; `posterior` of 4 x `num_draws` independent draws
     for an exact fit, marked by the attribute `sampling = "independent"`; `point_estimate` for MLE and MAP;
-    `log_prior` of draws, by site. With rows, `observed_data`, `constant_data` (covariates) and `log_likelihood`,
-    whose variable is the sum of all sites; the tables by site, and log p(y | x) as "{label}_given_x", are
-    coordinates beside it: `arviz_stats.loo(tree)` takes the sum, `loo(tree, var_name="y_given_x")` scores classes.
+    `log_prior` of draws, by site; `weights_data`, the values of discrete latents of an exact fit with their weights.
+    With rows, `observed_data`, `constant_data` (covariates) and `log_likelihood`, whose variable is the sum of all
+    sites; the tables by site, and log p(y | x) as "{label}_given_x", are coordinates beside it:
+    `arviz_stats.loo(tree)` takes the sum, `loo(tree, var_name="y_given_x")` scores classes.
 
     Dimensions are `class` (of a mixture, `component`), the columns (`feature`, or `{block}_feature` where there are
     several blocks), `category` and `row`, with the labels' and columns' own names as coordinates. In a program of
@@ -109,6 +110,8 @@ def to_datatree(
     if not posterior.is_point and (posterior.conjugate is None or posterior.conjugate.is_one_structure):
         latents = chains_joined(latent_draws(self, values))
         groups["log_prior"] = by_chain(values, log_priors(self.program, latents))
+    if posterior.is_weighted:
+        groups["weights_data"] = posterior.parameters
     table, rows = None, None
     if X is not None:
         table = read_table(X, y)

@@ -301,7 +301,7 @@ def fit_of_draws(
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """
-    if program.structure.finite:
+    if not sites.keys() >= set(program.latents):
         sites = _with_finite(problem, program, sites)
     values = program.parameters_of(sites)
     problem_sites = sites if program is problem.program else problem.program.latents_of(values)

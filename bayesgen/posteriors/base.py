@@ -157,7 +157,10 @@ class ProcessPosterior(Posterior):
     Attributes:
         program: the bound program; None where closed forms do not need it.
         conjugate: blocks with closed forms; None where the program has to be run.
+        is_weighted: whether parameters are values of discrete latents, with a weight for each.
     """
+
+    is_weighted: ClassVar[bool] = False
 
     program: GenerativeProgram | None
     conjugate: Conjugate | None

@@ -35,6 +35,7 @@ class FinitePosterior(ProcessPosterior):
     log_weights: Float[np.ndarray, " J"]
     log_evidence: float
     conjugate = None
+    is_weighted = True
 
     @property
     def weights(self) -> Float[np.ndarray, " J"]:

@@ -391,7 +391,8 @@ def _with_values(program: Program, vector: Float[Array, " D"], given: Arrays) ->
 @OwnedJit
 def _constrain(program: Program, vector: Float[Array, " D"], given: Arrays) -> dict[str, Array]:
     evaluation, excluded = _at(program, vector, {}, given), program.row_statistics
-    return {n: v for n, v in evaluation.deterministics.items() if n not in excluded} | evaluation.latents
+    deterministics = {n: v for n, v in evaluation.deterministics.items() if n not in excluded}
+    return deterministics | {n: evaluation.latents[n] for n in (*program.continuous_latents, *given)}
 
 
 def free_vector(program: Program, latents: dict[str, Array]) -> Float[np.ndarray, " D"]:

@@ -234,8 +234,6 @@ class _Search:
         structure = self.program.structure
         if factors := [name for name in self._sources.log_priors if name not in self.program.latents]:
             return f"the factor {factors[0]!r} changes the prior"
-        if structure.finite:
-            return f"it is not closed together with the discrete {quote_some([site.name for site in structure.finite])}"
         if structure.local:
             return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
         if self.program.response_site is not None:
@@ -257,6 +255,8 @@ class _Search:
 
     def _why_not_a_group(self, name: str, latents: Sequence[str]) -> str | None:
         """Why the latents of an attribute are no group of their own, if so."""
+        if self.program.structure.finite:
+            return f"it is not closed whatever {quote_some([site.name for site in self.program.structure.finite])} is"
         for latent in latents:
             others = [site for site, inputs in self._inputs.items() if latent in inputs and site != name]
             if others:

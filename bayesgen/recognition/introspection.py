@@ -19,6 +19,7 @@ from bayesgen.program import (
     BLOCK,
     Arrays,
     Elimination,
+    Enumeration,
     Means,
     Plan,
     Program,
@@ -88,11 +89,12 @@ class Introspection:
     @functools.cached_property
     @in_float64
     def elimination(self) -> Elimination:
-        """The latents that can be integrated out of the log density of labelled rows; none of rows with latents."""
+        """The latents that can be integrated out of the log density of labelled rows; last the discrete ones."""
         traces = self._traces
         program, structure = traces.program.replace(structure=self.structure, plan=self.plan), self.structure
+        last = (Enumeration(structure.finite, float(traces.num_parameters)),) if structure.finite else ()
         if structure.local or structure.counts_partly or not structure.latents:
-            return Elimination(())
+            return Elimination(last)
         rng, draws = np.random.default_rng(2), [traces.draw(arbitrary_numbers(seed)) for seed in (11, 12, 13)]
         labels = None if program.label is None else rng.integers(0, program.num_classes, ROWS)
         covariates = arbitrary_covariates(program, ROWS)
@@ -100,7 +102,7 @@ class Introspection:
         statistics = summarize_rows(program, self, rows)
         latents = [draw.latents for draw in draws]
         traced = Traced.of(lambda values: log_density_of_sites(program, values, statistics), latents[0])
-        return find_elimination(traced.inline, latents, self._discovery.supports)
+        return Elimination((*find_elimination(traced.inline, latents, self._discovery.supports).stages, *last))
 
     @functools.cached_property
     @in_float64

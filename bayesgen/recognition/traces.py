@@ -247,10 +247,15 @@ class Traces:
 
     def size_within(self, most: int, numbers: int) -> int:
         """The most rows whose distributions have no more than so many parameters; LEAST at least."""
-        trace, structure = self.classes, self.program.structure
-        num_parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(trace.function.shapes.distributions))
+        structure = self.program.structure
         cells = sum(math.prod(part.row_shape) for _, part in structure.attributes + structure.covariates)
-        return min(most, max(LEAST, numbers // max(1, num_parameters // self.program.num_classes + cells)))
+        return min(most, max(LEAST, numbers // max(1, self.num_parameters // self.program.num_classes + cells)))
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters of the distributions of all classes."""
+        distributions = self.classes.function.shapes.distributions
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(distributions))
 
     @functools.cached_property
     def sources(self) -> TraceOutputs:

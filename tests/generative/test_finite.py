@@ -151,6 +151,8 @@ def test_draws_have_the_frequencies_of_the_weights_and_updates_those_of_all_rows
     close(draws["doubled"].mean(), weights @ fit.parameters["doubled"], atol=0.02)
     tree = fit.to_datatree({"count": COUNTS}, LABELS)
     assert tree.posterior["kind"].shape == (4, 1000, 2) and tree.posterior["kind"].dtype.kind == "i"
+    close(tree.weights_data["weight"], weights)
+    assert tree.weights_data["kind"].shape == (18, 2)
     assert fit.simulate(5, seed=1)["count"].shape == (5,)
 
 
@@ -249,3 +251,5 @@ def test_the_table_of_closed_forms_names_what_is_enumerated():
     program = GenerativeProgram(number_game, label=None)
     line = {"latent": "concept", "attribute": "number", "family": "finite", "reason": ""}
     assert program.closed_form.to_dict("records") == [line]
+    families = PROGRAM.closed_form.set_index("latent")["family"].to_dict()
+    assert families == {"": "FixedCategorical", "kind": "finite", "doubled": "finite"}
