@@ -40,6 +40,7 @@ from .separable import FEW_LATENTS, separable
 from .stages import find_elimination
 from .traces import CODES, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces, arbitrary_covariates
 
+FAR_OUT = 11.3  # the spread of latents far in the tails, where a form that holds elsewhere may not hold
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
 
@@ -95,7 +96,8 @@ class Introspection:
         last = (Enumeration(structure.finite, float(traces.num_parameters)),) if structure.finite else ()
         if structure.local or structure.counts_partly or not structure.latents:
             return Elimination(last)
-        rng, draws = np.random.default_rng(2), [traces.draw(arbitrary_numbers(seed)) for seed in (11, 12, 13)]
+        rng, seeds_and_spreads = np.random.default_rng(2), ((11, 1.0), (12, 1.0), (13, FAR_OUT), (13, -FAR_OUT))
+        draws = [traces.draw(arbitrary_numbers(seed), spread) for seed, spread in seeds_and_spreads]
         labels = None if program.label is None else rng.integers(0, program.num_classes, ROWS)
         covariates = arbitrary_covariates(program, ROWS)
         rows = Rows(traces.rows(draws[0], ROWS), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, ROWS))
