@@ -32,6 +32,7 @@ ROOMS = (
     "hidden_markov",
     "grammars",
     "sampling",
+    "integrated",
     "many",
     "atlas",
     "left_out",

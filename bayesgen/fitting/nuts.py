@@ -31,6 +31,7 @@ from bayesgen.program import (
     row_digests,
     saturated_sites,
 )
+from bayesgen.records import fill
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
     ChainDraws,
@@ -48,13 +49,51 @@ from .components import with_invariant_diagnostics
 from .em import interior_point
 from .export import axes, class_axes
 from .fit import Fit
+from .integrating import integrated_density, names_of
 from .problem import Method, ProgramProblem
 from .starts import free_parameters
 
 TOGETHER = "vectorized with those of other data sets"
 MOST_TOGETHER = 40_000  # numbers in the map that whitens a density, of which each of those side by side has its own
 FALL_AT_MEAN = "fall_at_mean"  # attribute of a fit whose density is lower at the mean of draws than at any draw
+INTEGRATED = "integrated_out"  # attribute of a fit: the latents that are integrated out
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What chains draw from.
+
+    Attributes:
+        density: log density.
+        program: in whose coordinates it is.
+        start: a process near its mode, if one is known.
+    """
+
+    density: LogDensity
+    program: GenerativeProgram
+    start: ParameterArrays | None = None
+
+    def starts(self, seed: Seed) -> Float[np.ndarray, "starts D"]:
+        """Starts of the search for the mode: a process near it, or dispersed points."""
+        if self.start is not None:
+            return free_parameters(self.program, self.start)[None]
+        points = dispersed_starts(self.program, seed)
+        return points[:, self.density.coordinates] if isinstance(self.density, IntegratedDensity) else points
+
+    @property
+    def integrated(self) -> tuple[str, ...]:
+        """The latents that are integrated out."""
+        return self.density.elimination.names if isinstance(self.density, IntegratedDensity) else ()
+
+    def completed(
+        self, values: Mapping[str, np.ndarray], stats: Mapping[str, np.ndarray], shape: tuple[int, int], seed: Seed
+    ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """Draws with those of latents that are integrated out, and statistics with the log densities of all."""
+        if not isinstance(self.density, IntegratedDensity):
+            return values, stats
+        values, log_densities = self.density.draws(values, shape, seed)
+        return values, {**stats, "potential_energy": -log_densities}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +118,18 @@ class NUTS(Settings, Method):
         num_chains: chains, run as one vectorised program.
         target_accept_prob: target of the step-size adaptation, in (0, 1).
         precondition: False for adaptation without a search for the mode.
+        integrate_out: names of latents that are integrated out in closed form given the others. These alone are then
+            sampled, and those integrated out are drawn exactly given each draw; if all latents are named, draws are
+            independent. None for tables of probabilities, rates and variances with a closed form given few others; and
+            for all that have one, jointly normal effects too, where draws of all latents diverge, as in a funnel;
+            nothing of a program that is closed as a whole. False for none. `fit.attributes["integrated_out"]` names
+            them.
 
     Source: Hoffman and Gelman (2014), The No-U-Turn sampler, algorithm 6; iterative form of Phan et al. (2019).
     """
 
     precondition: bool = True
+    integrate_out: Any = None
     keeps_statistics = False
 
     def __post_init__(self) -> None:
@@ -93,6 +139,7 @@ class NUTS(Settings, Method):
         target = self.target_accept_prob
         if not isinstance(target, numbers.Real) or not 0 < target < 1:
             raise ModelError(f"NUTS: target_accept_prob must be a number in (0, 1), got {target!r}.")
+        fill(self, integrate_out=names_of("NUTS", self.integrate_out))
 
     def refusal(self, problem: ProgramProblem) -> str | None:
         """Nothing to sample; too many patterns of missing cells in jointly normal rows: every step evaluates each."""
@@ -119,12 +166,20 @@ class NUTS(Settings, Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         problem.warn_of_unnamed_classes()
-        density, adapted_program, start = self.density(problem)
-
+        target = self.target(problem)
+        if target.density.dimension == 0:
+            return self._fit_of_chains(problem, target, {}, {}, {"path": "independent draws"})
+        density = target.density
         with_rows = density if isinstance(density, WithRowLatents) else None
-        find_starts = functools.partial(_starts, adapted_program, start, problem.seed)
+        find_starts = functools.partial(target.starts, problem.seed)
         # a mode of the latents of rows says little of how far they and the others reach
         chains = self.chains(density, find_starts if with_rows is None else None, problem.seed, problem.progress)
+        if chains.stats["diverging"].any() and not target.integrated:
+            marginal = self.target(problem, is_hard=True)
+            if marginal.integrated:
+                target = marginal
+                starts = functools.partial(target.starts, problem.seed)
+                chains = self.chains(target.density, starts, problem.seed, problem.progress)
         row_draws, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
         if with_rows is not None and with_rows.marginal is not None and chains.stats["diverging"].any():
             marginal_chains = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
@@ -136,14 +191,17 @@ class NUTS(Settings, Method):
         values, attributes = {**chains.values, **row_draws}, chain_attributes(chains) | problem.about_products
         attributes["path"] = path
         attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
-        return fit_of_draws(self, problem, adapted_program, values, chains.stats, attributes, chains.warnings)
+        return self._fit_of_chains(problem, target, values, chains.stats, attributes, chains.warnings)
 
-    def density(self, problem: ProgramProblem) -> tuple[LogDensity, GenerativeProgram, ParameterArrays | None]:
-        """The log density that is sampled, its program, and a process near its mode, if one is known.
+    def target(self, problem: ProgramProblem, is_hard: bool = False) -> Target:
+        """The log density that is sampled; `is_hard` where chains in all latents have diverged.
 
         Raises:
-            FitError: a program without continuous latent sites.
+            FitError: a program without continuous latent sites; latents that are to be integrated out and cannot be.
         """
+        integrated = integrated_density(problem, self.integrate_out, "NUTS", is_hard)
+        if integrated is not None:
+            return Target(integrated, problem.program)
         program, start, conjugate = problem.program, _start(problem), problem.conjugate
         statistics, near = problem.data.statistics, start
         # chains of a mixture swap names of components less easily in coordinates about one allotment of names
@@ -157,7 +215,7 @@ class NUTS(Settings, Method):
             density = ProgramDensity(adapted_program, problem.log_likelihoods, LogPriorKind.SITES)
         if density.dimension == 0:
             raise FitError("NUTS has nothing to sample: the model has no continuous latent site. Use Exact().")
-        return density, adapted_program, start
+        return Target(density, adapted_program, start)
 
     def bytes_kept(self, problem: ProgramProblem) -> float:
         latents: float = sum(math.prod(shape) for _, shape in problem.program.structure.latents)
@@ -172,33 +230,25 @@ class NUTS(Settings, Method):
             return alone
         with jax.enable_x64(True):
             try:
-                targets = [self.density(problem) for problem in problems]
-                samples = self._sampled_together([density for density, *_ in targets], problems, *targets[0][1:])
+                targets = [self.target(problem) for problem in problems]
+                samples = self._sampled_together(targets, problems)
             except FitError:  # of some problem, which says so where it is solved
                 return alone
         together = zip(problems, targets, samples, alone, strict=True)
         return [
-            solve
-            if sample is None
-            else functools.partial(self._fit_of_sample, problem, density, adapted_program, *sample)
-            for problem, (density, adapted_program, _), sample, solve in together
+            solve if sample is None else functools.partial(self._fit_of_sample, problem, target, *sample)
+            for problem, target, sample, solve in together
         ]
 
     def _sampled_together(
-        self,
-        densities: Sequence[LogDensity],
-        problems: Sequence[ProgramProblem],
-        adapted_program: GenerativeProgram,
-        start: ParameterArrays | None,
+        self, targets: Sequence[Target], problems: Sequence[ProgramProblem]
     ) -> Sequence[ChainDraws | None]:
-        """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone.
-
-        `adapted_program` and `start` are the program of the first, and a process near its mode.
-        """
+        """The unconstrained draws of each problem and their statistics; None where a problem is to be solved alone."""
+        densities = [target.density for target in targets]
         alone, first = [None] * len(problems), densities[0]
-        if not _are_alike(densities) or first.loops_over_rows:
+        if not _are_alike(densities) or first.loops_over_rows or first.dimension == 0:
             return alone
-        prepared = laplace(first, _starts(adapted_program, start, problems[0].seed))
+        prepared = laplace(first, targets[0].starts(problems[0].seed))
         if prepared.reason is not None or sum(map(np.size, prepared.density.whitening.factors)) > MOST_TOGETHER:
             return alone
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
@@ -209,21 +259,35 @@ class NUTS(Settings, Method):
     def _fit_of_sample(
         self,
         problem: ProgramProblem,
-        density: LogDensity,
-        adapted_program: GenerativeProgram,
+        target: Target,
         draws: Float[np.ndarray, "chains draws D"],
         stats: Mapping[str, np.ndarray],
     ) -> Fit:
         problem.warn_of_constant_columns()
         with jax.enable_x64(True):
-            sites = constrained(density, draws)
+            sites = constrained(target.density, draws)
         attributes = {
             "path": "whitened",
             "target_accept_prob": self.target_accept_prob,
             "chain_method": TOGETHER,
             **problem.about_products,
         }
-        return fit_of_draws(self, problem, adapted_program, sites, stats, attributes)
+        return self._fit_of_chains(problem, target, sites, stats, attributes)
+
+    def _fit_of_chains(
+        self,
+        problem: ProgramProblem,
+        target: Target,
+        values: Mapping[str, np.ndarray],
+        stats: Mapping[str, np.ndarray],
+        attributes: dict[str, Any],
+        problems: Sequence[str] = (),
+    ) -> Fit:
+        """The fit by draws of a target, with those of latents that it integrates out."""
+        with jax.enable_x64(True), placed(target.density.cost):
+            values, stats = target.completed(values, stats, (self.num_chains, self.num_samples), problem.seed)
+        integrated = {INTEGRATED: target.integrated} if target.integrated else {}
+        return fit_of_draws(self, problem, target.program, dict(values), stats, attributes | integrated, problems)
 
     def chains(
         self,
@@ -267,11 +331,6 @@ def _start(problem: ProgramProblem) -> ParameterArrays | None:
         return None
     statistics = problem.data.statistics
     return conjugate.posterior_center(statistics) if statistics.is_complete else interior_point(problem, conjugate)
-
-
-def _starts(program: GenerativeProgram, start: ParameterArrays | None, seed: Seed) -> Float[np.ndarray, "starts D"]:
-    """Starts of the search for the mode: a process near it, or dispersed points."""
-    return dispersed_starts(program, seed) if start is None else free_parameters(program, start)[None]
 
 
 STATES_HAVE_NO_NAMES = (
@@ -321,7 +380,11 @@ def fit_of_draws(
     # the axes of a program of one's own would have to be found, by functions that are compiled for it
     names = entry_names(*axes(fit)) if problem.conjugate and draws.is_identified else entry_names({}, {})
     remedy = STATES_HAVE_NO_NAMES if problem.program.hides_states else None
-    disagreements = convergence_problems(draws.diagnosed, stats, names, remedy, draws.entries)
+    # given the others, those integrated out are independent draws
+    integrated = attributes.get(INTEGRATED, ())
+    sampled = {name: value for name, value in draws.diagnosed.items() if name not in integrated}
+    entries = None if integrated and sampled else draws.entries
+    disagreements = convergence_problems(sampled or draws.diagnosed, stats, names, remedy, entries)
     warn_of_convergence([*problems, *saturated, *disagreements], type(method).__name__)
     if not draws.is_identified:
         warn_of_switching()

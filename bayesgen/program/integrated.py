@@ -17,6 +17,7 @@ from bayesgen.typing import Array, Float, Int, Seed
 from .density import ProgramDensity
 from .elimination import Elimination, by_name
 from .evaluation import unconstrain
+from .joint import mostly_in_threads
 from .structure import Arrays
 
 
@@ -69,7 +70,7 @@ class IntegratedDensity(LogDensity):
 
     @property
     def cost(self) -> float:
-        return self.density.cost * self.density.dimension
+        return self.density.cost * (1 + self.elimination.num_normals)
 
     @property
     def loops_over_rows(self) -> bool:
@@ -101,8 +102,11 @@ class IntegratedDensity(LogDensity):
         """
         left = {name: np.reshape(latents[name], (-1, *latents[name].shape[2:])) for name, _ in self.latents}
         keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
-        size = min(len(keys), padded_size(max(1, CACHED_CELLS // self.density.dimension**2)))
-        drawn = over_chunks(lambda part: _draws(self, *part), (left, keys), len(keys), size, least=size)
+        numbers = self.density.dimension + self.elimination.num_normals**2
+        size = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers)))
+        drawn = over_chunks(
+            lambda part: _draws(self, *part), (left, keys), len(keys), size, least=size, each=mostly_in_threads
+        )
         values, log_densities = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), drawn)
         return values, log_densities
 
@@ -125,8 +129,8 @@ def _draws(
     program = density.density.program
 
     def draw(left: Arrays, key: Array) -> tuple[dict[str, Array], Float[Array, ""]]:
-        key = jax.random.wrap_key_data(jnp.asarray(key))
-        values = {**left, **density.elimination.sample(density.density.at_sites, left, key)}
+        typed_key = jax.random.wrap_key_data(jnp.asarray(key))
+        values = {**left, **density.elimination.sample(density.density.at_sites, left, typed_key)}
         free = unconstrain(program, values)
         vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.continuous_latents])
         at_values = copied(density.density, given={site.name: values[site.name] for site in program.structure.finite})

@@ -260,6 +260,7 @@ def _in_batches(function: Traced, points: Sequence[Values]) -> Float[np.ndarray,
     return np.concatenate(batches)[: len(points)]
 
 
+@np.errstate(invalid="ignore")  # where the density is nowhere finite
 def _vanish(terms: Float[np.ndarray, "n terms"]) -> bool:
     """Whether the terms of each row sum to zero, but for rounding."""
     return bool((np.abs(terms.sum(1)) <= TOLERANCE * (1 + np.abs(terms).sum(1))).all())

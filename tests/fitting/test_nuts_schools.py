@@ -96,13 +96,22 @@ def test_noncentered_schools_have_the_posterior(exact):
     assert_agree(fit.parameters, exact)
 
 
-# 0.8 is what users get first: its draws miss the narrow end (log tau is seven errors too high), and it warns of that
+@pytest.mark.slow
+def test_centered_schools_are_integrated_out_where_draws_diverge(exact):
+    """Given their spread, schools and mean are jointly normal."""
+    fit = sampled(centered)
+    assert sorted(fit.attributes["integrated_out"]) == ["mu", "theta"]
+    assert fit.attributes["path"] == "whitened"
+    assert_agree(fit.parameters, exact)
+
+
+# the draws at 0.8 miss the narrow end (log tau is seven errors too high), and a warning says so
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [0.8, 0.99])
 def test_centered_schools_are_adapted_to_and_warned_of_and_agree_where_steps_are_small(target, exact):
     """The density has no mode: it grows without end as tau goes to zero and all schools to mu."""
     with pytest.warns(bg.ConvergenceWarning):
-        fit = sampled(centered, target_accept_prob=target)
+        fit = sampled(centered, target_accept_prob=target, integrate_out=False)
     assert fit.attributes["path"] == "adapted: no mode was found in the unconstrained space"
     if target == 0.99:
         assert_agree(fit.parameters, exact)

@@ -1,0 +1,154 @@
+"""Latents integrated out by NUTS and MAP: against quadrature over one hyperparameter, and NUTS of all latents."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from oracles.moments import assert_mean
+
+import bayesgen as bg
+
+NUM_ROWS = 40
+
+
+def survey(n):
+    """Columns of three values, whose shares have a prior with a concentration that is learned."""
+    concentration = numpyro.sample("concentration", dist.Gamma(2.0, 1.0))
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0])))
+    shares = dist.Dirichlet(concentration * jnp.ones(3)).expand([2, 5]).to_event(1)
+    shares = numpyro.sample("shares", shares)
+    with numpyro.plate("people", n):
+        y = numpyro.sample("y", dist.Bernoulli(p[1]))
+        numpyro.sample("answer", dist.Categorical(shares[y]).to_event(1))
+
+
+def coin(n):
+    q = numpyro.sample("q", dist.Beta(2.0, 3.0))
+    with numpyro.plate("tosses", n):
+        numpyro.sample("heads", dist.Bernoulli(q))
+
+
+def weights(n, *, x):
+    """A slope that is normal given the noise, which is not closed."""
+    noise = numpyro.sample("noise", dist.HalfNormal(2.0))
+    slope = numpyro.sample("slope", dist.Normal(0.0, 3.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("weight", dist.Normal(slope * x, noise))
+
+
+PROGRAM = bg.GenerativeProgram(survey, classes=2)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    rng = np.random.default_rng(12)
+    y = rng.integers(0, 2, NUM_ROWS)
+    return {"answer": rng.choice(3, (NUM_ROWS, 5), p=[0.6, 0.3, 0.1])}, y
+
+
+@pytest.fixture(scope="module")
+def by_quadrature(answers):
+    """Log evidence and posterior given each of many concentrations, in closed form; and the weights of these."""
+    X, y = answers
+    grid = np.linspace(0.05, 12.0, 60)
+    families = [bg.DirichletCategorical(c) for c in grid]
+    frame = {f"q{j}": X["answer"][:, j].astype(str) for j in range(5)}
+    models = [bg.NaiveBayes({"categorical": f}, class_prior=bg.DirichletCategorical([1.0, 2.0])) for f in families]
+    fits = [bg.fit(model, frame, y, method=bg.Exact()) for model in models]
+    logs = np.log(grid) - grid + [fit.log_evidence for fit in fits]
+    return grid, logs, fits
+
+
+def average(by_quadrature, function):
+    grid, logs, fits = by_quadrature
+    values = np.stack([function(c, fit) for c, fit in zip(grid, fits, strict=True)])
+    return np.average(values, axis=0, weights=np.exp(logs - logs.max()))
+
+
+@pytest.fixture(scope="module")
+def sampled(answers):
+    return bg.fit(PROGRAM, *answers, method=bg.NUTS(), seed=6)
+
+
+def assert_agrees(fit, by_quadrature):
+    draws = fit.parameters
+    assert_mean(draws["concentration"], average(by_quadrature, lambda c, fit: c), "concentration")
+    assert_mean(draws["concentration"] ** 2, average(by_quadrature, lambda c, fit: c**2), "concentration squared")
+    shares = average(by_quadrature, lambda c, fit: fit.parameters["categorical_3_probs"])
+    assert_mean(draws["shares"], shares, "shares")
+    variance = lambda c, fit: fit.posterior.conjugate.variance()["categorical_3_probs"]  # noqa: E731
+    squares = average(by_quadrature, lambda c, fit: variance(c, fit) + fit.parameters["categorical_3_probs"] ** 2)
+    assert_mean(draws["shares"] ** 2, squares, "shares squared")
+
+
+def test_the_others_have_the_posterior_that_evidence_gives_and_all_latents_are_drawn(sampled, by_quadrature):
+    assert sampled.attributes["integrated_out"] == ("shares", "p")
+    assert set(sampled.parameters) == {"concentration", "p", "shares"}
+    assert sampled.parameters["shares"].shape == (4, 1000, 2, 5, 3)
+    assert sampled.posterior.sample_stats["potential_energy"].shape == (4, 1000)
+    assert_agrees(sampled, by_quadrature)
+
+
+@pytest.mark.slow
+def test_nuts_of_all_latents_agrees(answers, by_quadrature):
+    fit = bg.fit(PROGRAM, *answers, method=bg.NUTS(integrate_out=False), seed=6)
+    assert "integrated_out" not in fit.attributes
+    assert_agrees(fit, by_quadrature)
+
+
+@pytest.mark.slow
+def test_some_latents_alone_are_integrated_out(answers, by_quadrature):
+    fit = bg.fit(PROGRAM, *answers, method=bg.NUTS(integrate_out=["shares"]), seed=3)
+    assert fit.attributes["integrated_out"] == ("shares",)
+    assert_agrees(fit, by_quadrature)
+
+
+@pytest.mark.slow
+def test_hyperparameters_of_ready_made_models_are_sampled_alone(answers, by_quadrature):
+    X, y = answers
+    family = bg.DirichletCategorical(dist.Gamma(2.0, 1.0))
+    model = bg.NaiveBayes({"categorical": family}, class_prior=bg.DirichletCategorical([1.0, 2.0]))
+    frame = {f"q{j}": X["answer"][:, j].astype(str) for j in range(5)}
+    fit = bg.fit(model, frame, y, method=bg.NUTS(), seed=2)
+    assert sorted(fit.attributes["integrated_out"]) == ["categorical_3_probs", "class_probs"]
+    assert_mean(fit.parameters["categorical_3_concentration"], average(by_quadrature, lambda c, fit: c))
+    shares = average(by_quadrature, lambda c, fit: fit.parameters["categorical_3_probs"])
+    assert_mean(fit.parameters["categorical_3_probs"], shares)
+
+
+def test_draws_of_a_closed_program_are_independent():
+    rows = {"heads": np.array([1, 0, 0, 1, 1, 0, 0])}
+    program = bg.GenerativeProgram(coin, label=None)
+    fit = bg.fit(program, rows, method=bg.NUTS(integrate_out="q"), seed=1)
+    assert fit.attributes["integrated_out"] == ("q",)
+    assert fit.attributes["path"] == "independent draws"
+    q = fit.parameters["q"]
+    assert abs(q.mean() - 5 / 12) < 4 * q.std() / np.sqrt(q.size)
+    assert q.var() == pytest.approx(5 * 7 / (12**2 * 13), rel=0.1)
+    assert abs(np.corrcoef(q[:, 1:].ravel(), q[:, :-1].ravel())[0, 1]) < 0.06
+
+
+REFUSED = [
+    (survey, ["concentration"], "'concentration'.*no closed form given the other latents"),
+    (survey, ["shares", "cocnentration"], "'cocnentration'.*the latents are.*'shares'"),
+]
+
+
+@pytest.mark.parametrize("function, names, message", REFUSED)
+def test_latents_without_a_closed_form_are_refused_by_name(answers, function, names, message):
+    with pytest.raises(bg.FitError, match=f"NUTS.*integrate out {message}"):
+        bg.fit(PROGRAM, *answers, method=bg.NUTS(integrate_out=names))
+
+
+def test_missing_labels_are_refused_where_names_are_given(answers):
+    X, y = answers
+    labels = [None, *y[1:].tolist()]
+    with pytest.raises(bg.FitError, match=r"integrate out 'shares'.*these data.*labels"):
+        bg.fit(PROGRAM, X, labels, method=bg.NUTS(integrate_out=["shares"]))
+
+
+@pytest.mark.parametrize("value", [True, 3, [], [1]])
+def test_what_is_no_name_is_refused(value):
+    with pytest.raises(bg.ModelError, match="NUTS: integrate_out"):
+        bg.NUTS(integrate_out=value)
