@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import scipy.special
 
 from bayesgen.describe import quote_some
 from bayesgen.families import FORMS, Family, FixedCategorical, Form, Pooling
@@ -35,16 +36,18 @@ from bayesgen.typing import Array, Float, Int
 
 from .traces import TraceOutputs, Traces, arbitrary_covariates
 
-DRAWS, ROWS = 3, 41  # of latents, and of rows, at which a family is proven
+ROWS = 41  # at which a family is proven
 TOLERANCE = 1e-9
 
-# Arbitrary values that differ from entry to entry, by the likelihood whose distributions are the prior.
-ARBITRARY_VALUES: dict[Likelihood | None, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
-    BETA: lambda rng, shape: rng.uniform(0.1, 0.9, shape),
-    DIRICHLET: lambda rng, shape: rng.dirichlet(np.full(shape[-1], 3.0), shape[:-1]),
-    GAMMA: lambda rng, shape: rng.uniform(0.3, 3.0, shape),
-    INVERSE_GAMMA: lambda rng, shape: rng.uniform(0.3, 3.0, shape),
-    NORMAL: lambda rng, shape: rng.normal(0.0, 2.0, shape),
+LEVELS = (0.0, -6.0, 6.0)  # of arbitrary values: in the middle, and in both tails, where links may have bounds
+
+# Arbitrary values, from numbers without bounds, by the likelihood whose distributions are the prior.
+ARBITRARY_VALUES: dict[Likelihood | None, Callable[[np.ndarray], np.ndarray]] = {
+    BETA: scipy.special.expit,
+    DIRICHLET: lambda free: scipy.special.softmax(free, axis=-1),
+    GAMMA: np.exp,
+    INVERSE_GAMMA: np.exp,
+    NORMAL: lambda free: 2.0 * free,
 }
 
 
@@ -174,12 +177,13 @@ class _Search:
     def _draws(self) -> list[dict[str, np.ndarray]]:
         """Arbitrary latents."""
         draws = []
-        for seed in range(DRAWS):
+        for seed, level in enumerate(LEVELS):
             latents, rng = dict(self.traces.draws[0].latents), np.random.default_rng(seed)
             for name in self.program.latents:
-                likelihood = self._types[name].likelihood
+                likelihood, value = self._types[name].likelihood, latents[name]
                 if likelihood in ARBITRARY_VALUES:
-                    latents[name] = ARBITRARY_VALUES[likelihood](rng, latents[name].shape)
+                    levels = np.where(np.arange(value.size) % 2, -level, level).reshape(value.shape)
+                    latents[name] = ARBITRARY_VALUES[likelihood](levels + rng.uniform(-1.0, 1.0, value.shape))
             draws.append(latents)
         return draws
 
