@@ -1,7 +1,8 @@
 """`Enumeration`: discrete latents summed out of a log density, a stage of `Elimination`."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +22,6 @@ from .structure import Arrays
 class Enumeration(Stage):
     """Discrete latents, whose joint values are enumerated.
 
-    The density is computed at all of them together where their numbers make a table that is small enough; else batch by
-    batch, and by the backward pass again.
-
     Attributes:
         sites: the latents.
         cost: about how many numbers the density computes at each joint value.
@@ -39,13 +37,19 @@ class Enumeration(Stage):
     def only(self, names: Collection[str]) -> "Enumeration":
         return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
 
-    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "WeightedValues":
-        def at(values: Arrays) -> Float[Array, ""]:
-            return log_density({**others, **values})
+    def over_values(self, function: Callable[[Values], Any]) -> Any:
+        """The results of a function at all joint values, (J, ...). Traceable.
 
+        They are computed together where their numbers make a table that is small enough; else batch by batch, and by
+        the backward pass again.
+        """
         values, batch = joint_values(self.sites), max(1, int(TABLE_CELLS / max(1.0, self.cost)))
-        is_small = batch >= len(values[self.names[0]])
-        logs = jax.vmap(at)(values) if is_small else jax.lax.map(jax.checkpoint(at), values, batch_size=batch)
+        if batch >= len(values[self.names[0]]):
+            return jax.vmap(function)(values)
+        return jax.lax.map(jax.checkpoint(function), values, batch_size=batch)
+
+    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "WeightedValues":
+        logs = self.over_values(lambda values: log_density({**others, **values}))
         log_integral = logsumexp(logs)
         return WeightedValues(self.sites, logs - log_integral, log_integral)
 

@@ -85,7 +85,8 @@ class IntegratedDensity(LogDensity):
         return self.density.owner
 
     def misfit(self, latents: Arrays) -> float:
-        """The largest relative error of the forms of the elimination, at values of all latents. Inside float64."""
+        """The largest relative error of the forms of the elimination, at values of the continuous latents, and at all
+        values of discrete ones. Inside float64."""
         return float(_misfit.by_numpy(self, latents))
 
     def draws(
@@ -119,7 +120,13 @@ def _log_integral(density: IntegratedDensity, vector: Float[Array, " D"]) -> Flo
 
 @OwnedJit
 def _misfit(density: IntegratedDensity, latents: Arrays) -> Float[Array, ""]:
-    return density.elimination.misfit(density.density.at_sites, latents)
+    program, log_density = density.density.program, density.density.at_sites
+    continuous = {name: latents[name] for name in program.continuous_latents}
+    inner = density.elimination.only(continuous)
+    if not program.structure.finite:
+        return inner.misfit(log_density, continuous)
+    misfit = density.density.enumeration.over_values(lambda values: inner.misfit(log_density, {**continuous, **values}))
+    return misfit.max()
 
 
 @OwnedJit

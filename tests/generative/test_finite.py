@@ -214,6 +214,16 @@ def test_the_best_value_has_its_best_parameters():
     close(point["center"], point["mean"] + SHIFTS[point["shift"]])
 
 
+def test_latents_are_integrated_out_given_each_value():
+    program = GenerativeProgram(shifted, label=None)
+    fit = bg.fit(program, {"height": HEIGHTS}, method=bg.NUTS(num_samples=2000, integrate_out="mean"), seed=1)
+    assert fit.attributes["integrated_out"] == ("mean", "shift")
+    logs, means, _ = of_shifts()
+    draws = {name: value.reshape(-1) for name, value in fit.parameters.items()}
+    close(np.bincount(draws["shift"], minlength=3) / 8000, scipy.special.softmax(logs), atol=0.02)
+    close([draws["mean"][draws["shift"] == shift].mean() for shift in range(3)], means, atol=0.04)
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
