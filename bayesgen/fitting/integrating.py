@@ -3,16 +3,30 @@
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import FitError, ModelError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.program import IntegratedDensity, LogPriorKind, ProgramDensity, dispersed_starts
+from bayesgen.posteriors import ConjugatePosterior, ParameterArrays, ProcessPosterior
+from bayesgen.program import (
+    PRIOR_STARTS,
+    IntegratedDensity,
+    LogPriorKind,
+    ProgramDensity,
+    dispersed_starts,
+)
+from bayesgen.runtime import placed
+from bayesgen.solvers import maximize
 
+from .fit import Fit
+from .joint import JointMethod
 from .problem import ProgramProblem
 
 MOST_WORK = 2e6  # multiplications of an evaluation, above which no latents are integrated out unless they are named
 PROVEN = 1e-8  # relative error of a form that holds
+INTEGRATED = "integrated_out"  # attribute of a fit: the latents that are integrated out
 POINTS = 3  # at which forms are compared with the density
 
 
@@ -52,24 +66,67 @@ def integrated_density(
     if integrate_out is False or (integrate_out is None and not _may_be_partial(problem)):
         return None
     program, elimination = problem.program, problem.program.elimination
-    density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
     if integrate_out is not None:
         for name in integrate_out:
             if name not in elimination.names:
                 raise FitError(f"{method} cannot integrate out {name!r}: {_why_open(program, name)}.")
         elimination = elimination.only((*integrate_out, *(site.name for site in program.structure.finite)))
+    density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
     integrated = IntegratedDensity(density, elimination)
     if integrate_out is None and not (_is_quick(integrated) or (is_hard and _is_affordable(integrated))):
         return None
-    if _has_forms(integrated):
-        return integrated
-    if integrate_out is None:
+    if integrate_out is None and not _has_forms(integrated):
         return None
+    _check_forms(integrated, method)
+    return integrated
+
+
+def fit_of_learned_prior(method: JointMethod, problem: ProgramProblem) -> Fit:
+    """The fit at the maximum of evidence times prior density of the latents that have no closed form (type II).
+
+    Its posterior is that of the others, in closed form, given these.
+
+    Raises:
+        FitError: a program without latents of either kind; data given which there is no closed form, or no maximum.
+    """
+    program, stated = problem.program, f"{type(method).__name__}(integrate_out=True)"
+    log_density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.PARAMETERS)
+    density = IntegratedDensity(log_density, program.elimination)
+    if not density.elimination.names:
+        raise FitError(f"{stated} has nothing to integrate out: {_why_open(program, program.latents[0])}. Use MAP().")
+    if not density.dimension:
+        raise FitError(f"{stated} has nothing to learn: all latents have a closed form. Use Exact().")
+    _check_forms(density, stated)
+    with jax.enable_x64(True), placed(density.cost):
+        starts = dispersed_starts(program, problem.seed, max(PRIOR_STARTS, method.climbs()))
+        optimum = maximize(density, starts[:, density.coordinates], method.climbs())
+        optimum.check(density, "evidence times prior density")
+        rest = {name: np.asarray(value) for name, value in density.constrain(jnp.asarray(optimum.vector)).items()}
+    attributes = {INTEGRATED: density.elimination.names} | problem.about_products
+    return problem.result(method, _posterior_given(problem, density, rest), attributes)
+
+
+def _posterior_given(problem: ProgramProblem, density: IntegratedDensity, rest: ParameterArrays) -> ProcessPosterior:
+    """The posterior of the latents that are integrated out given the others: of families where these are of columns."""
+    schema, statistics = problem.data.scaled_schema, problem.data.statistics
+    model = problem.data.model.with_hyperparameters(rest)
+    if model is not None:
+        prior = model.conjugate(schema)
+        return ConjugatePosterior(problem.data.model, schema, prior.update(statistics), prior, statistics, rest)
     raise FitError(
-        f"{method} cannot integrate out {quote_some(elimination.names)}: given the other latents and these data, their "
-        "posterior has no closed form. Missing cells or labels may be why; or a latent has one only where others of "
-        f"{quote_some(program.elimination.names)} are integrated out before it."
+        f"MAP(integrate_out=True) learns hyperparameters of ready-made classifiers. Use NUTS(), which samples "
+        f"{quote_some(rest)} alone."
     )
+
+
+def _check_forms(density: IntegratedDensity, method: str) -> None:
+    """Refuse to integrate latents out which have no closed form given the others and the data."""
+    if not _has_forms(density):
+        raise FitError(
+            f"{method} cannot integrate out {quote_some(density.elimination.names)}: given the other latents and these "
+            "data, their posterior has no closed form. Missing cells or labels may be why; or a latent has one only "
+            "where others are integrated out before it."
+        )
 
 
 def _may_be_partial(problem: ProgramProblem) -> bool:

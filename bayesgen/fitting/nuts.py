@@ -49,14 +49,13 @@ from .components import with_invariant_diagnostics
 from .em import interior_point
 from .export import axes, class_axes
 from .fit import Fit
-from .integrating import integrated_density, names_of
+from .integrating import INTEGRATED, integrated_density, names_of
 from .problem import Method, ProgramProblem
 from .starts import free_parameters
 
 TOGETHER = "vectorized with those of other data sets"
 MOST_TOGETHER = 40_000  # numbers in the map that whitens a density, of which each of those side by side has its own
 FALL_AT_MEAN = "fall_at_mean"  # attribute of a fit whose density is lower at the mean of draws than at any draw
-INTEGRATED = "integrated_out"  # attribute of a fit: the latents that are integrated out
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 

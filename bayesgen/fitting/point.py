@@ -12,6 +12,7 @@ from bayesgen.records import fill
 
 from .discriminative import conditional_fit, hybrid_fit
 from .fit import Fit
+from .integrating import fit_of_learned_prior
 from .joint import JointMethod
 from .problem import ProgramProblem
 from .starts import GivenClasses
@@ -124,7 +125,8 @@ class PointMethod(JointMethod):
             )
 
     def __repr__(self) -> str:
-        fields = [field.name for field in dataclasses.fields(self) if field.name != "objective" or self.needs_rows]
+        usual = {"objective": not self.needs_rows, "integrate_out": not getattr(self, "integrate_out", False)}
+        fields = [field.name for field in dataclasses.fields(self) if not usual.get(field.name)]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in fields)})"
 
     @property
@@ -166,7 +168,30 @@ class MAP(PointMethod):
         num_starts, starts, assignment, unlabelled_weight, objective: see `MLE`. The log prior is added once to every
             objective. Unless it is flat, it chooses between processes with the same p(y | x), and bounds the objective
             of separable classes.
+        integrate_out: True to maximise evidence times prior density of the latents without a closed form, such as
+            hyperparameters, with the others integrated out: the prior is learned from the data (type II maximum
+            likelihood, with a prior of its own). The posterior of the others is exact given these, and answers as that
+            of an exact fit does: at its mean and mode, and averaged. The fit has no log evidence.
     """
+
+    integrate_out: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.integrate_out, bool):
+            raise ModelError(f"MAP: integrate_out is True or False, got {self.integrate_out!r}.")
+        is_stated = self.starts is not None or self.assignment != "soft" or self.unlabelled_weight != 1
+        if self.integrate_out and (is_stated or self.needs_rows):
+            raise ModelError(
+                "MAP: integrate_out=True maximises evidence of complete data, so starts, assignment, unlabelled_weight "
+                "and objective have no part in it. Leave them out."
+            )
+
+    def has_closed_form(self, conjugate: Conjugate) -> bool:
+        return not self.integrate_out and super().has_closed_form(conjugate)
+
+    def solve(self, problem: ProgramProblem) -> Fit:
+        return fit_of_learned_prior(self, problem) if self.integrate_out else super().solve(problem)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -1,10 +1,11 @@
 """`GenerativeClassifier`: a class prior and blocks of columns, each with a conjugate family."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpyro
 
 from bayesgen.data import PositionalNames, Schema
 from bayesgen.errors import ModelError
@@ -14,9 +15,11 @@ from bayesgen.families import (
     IncompleteFamily,
     LinearNormalInverseGamma,
     hyperparameter_site,
+    with_sampled_hyperparameters,
 )
 from bayesgen.labels import OptionalLabel
 from bayesgen.records import fill
+from bayesgen.typing import Array
 
 from .blocks import BlockModel, ClassPrior, check_class_can_be_added
 from .function import LABEL, covariate_name
@@ -92,6 +95,16 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
             super().check_class_can_be_added(schema)
             return
         check_class_can_be_added(self.class_prior, self.blocks, self.conjugate(schema))
+
+    def with_hyperparameters(self, values: Mapping[str, Array]) -> "GenerativeClassifier":
+        with numpyro.handlers.substitute(data=dict(values)):
+            blocks = [
+                (name, with_sampled_hyperparameters(family, name), columns) for name, family, columns in self.blocks
+            ]
+            prior = self.class_prior
+            if isinstance(prior, Family):
+                prior = with_sampled_hyperparameters(prior, "class")
+        return dataclasses.replace(self, blocks=blocks, class_prior=prior)
 
 
 def as_class_prior(prior: Any) -> ClassPrior | None:

@@ -1,5 +1,6 @@
 """`ConjugatePosterior`: the exact posterior over processes, and over structures."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -26,6 +27,7 @@ class ConjugatePosterior(ProcessPosterior):
         conjugate: the posterior: updated families.
         prior: the prior families.
         statistics: the data.
+        hyperparameters: of those that are latents of the program, the values given which the posterior is exact.
     """
 
     model: ConcreteModel
@@ -33,14 +35,15 @@ class ConjugatePosterior(ProcessPosterior):
     conjugate: Conjugate
     prior: Conjugate
     statistics: SufficientStatistics
+    hyperparameters: ParameterArrays = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def program(self) -> GenerativeProgram:  # type: ignore[override]
         return self.model.bind(self.schema)
 
     @functools.cached_property
-    def log_evidence(self) -> float:  # type: ignore[override]
-        return float(self.prior.log_evidence(self.statistics))
+    def log_evidence(self) -> float | None:  # type: ignore[override]
+        return None if self.hyperparameters else float(self.prior.log_evidence(self.statistics))
 
     @property
     def parameters(self) -> ParameterArrays:
@@ -49,11 +52,11 @@ class ConjugatePosterior(ProcessPosterior):
 
     @functools.cached_property
     def mean(self) -> ParameterArrays:
-        return self.conjugate.mean()
+        return self.hyperparameters | self.conjugate.mean()
 
     @functools.cached_property
     def mode(self) -> ParameterArrays:
-        return self.conjugate.mode()
+        return self.hyperparameters | self.conjugate.mode()
 
     @functools.cached_property
     def _predictive(self) -> Densities:
@@ -72,20 +75,29 @@ class ConjugatePosterior(ProcessPosterior):
 
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Independent draws, as one chain."""
-        return self.program.latents_of(self.conjugate.sample((1, num_draws), generator(key)))
+        return self.program.latents_of(self._sample((1, num_draws), generator(key)))
 
     def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Independent draws, as four chains."""
-        return self.conjugate.sample((4, num_draws), generator(key))
+        return self._sample((4, num_draws), generator(key))
+
+    def _sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> ParameterArrays:
+        points = {
+            name: np.broadcast_to(value, (*shape, *np.shape(value))) for name, value in self.hyperparameters.items()
+        }
+        return points | self.conjugate.sample(shape, rng)
 
     def numbers(self, prob: float) -> ParameterSummaries:
         """In closed form; where a marginal has none (covariances of two columns, structures), of 2,000 draws."""
-        low, high = (self.conjugate.quantile(share) for share in ((1 - prob) / 2, (1 + prob) / 2))
-        deviations = {name: np.sqrt(value) for name, value in self.conjugate.variance().items()}
+        low, high = (
+            self.hyperparameters | self.conjugate.quantile(share) for share in ((1 - prob) / 2, (1 + prob) / 2)
+        )
+        deviations = {name: 0.0 * value for name, value in self.hyperparameters.items()}
+        deviations |= {name: np.sqrt(value) for name, value in self.conjugate.variance().items()}
         closed = {"mean": self.mean, "sd": deviations, "lower": low, "upper": high}
         if all(np.isfinite(of.get(name, np.nan)).all() for of in closed.values() for name in self.mean):
             return closed
-        sampled = numbers_of_draws(self.conjugate.sample((2000,), np.random.default_rng(0)), prob)
+        sampled = numbers_of_draws(self._sample((2000,), np.random.default_rng(0)), prob)
         filled: ParameterSummaries = {}
         for column, of in closed.items():
             values = {name: of.get(name, np.nan) for name in self.mean}

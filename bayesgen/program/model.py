@@ -220,6 +220,10 @@ class ConcreteModel(Recipe[Labelled]):
     def conjugate(self, schema: Schema) -> Any:
         """The model's conjugate blocks; None for a model without closed forms."""
 
+    def with_hyperparameters(self, values: Mapping[str, Array]) -> "ConcreteModel | None":
+        """The model with values in place of hyperparameters that are distributions, by site; None for other models."""
+        return None
+
     def column_blocks(self, schema: Schema) -> Any:
         """The conjugate blocks of columns; None for a program of one's own."""
         return self.conjugate(schema) if self.has_columns else None

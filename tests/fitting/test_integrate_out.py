@@ -1,5 +1,6 @@
 """Latents integrated out by NUTS and MAP: against quadrature over one hyperparameter, and NUTS of all latents."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -117,6 +118,7 @@ def test_hyperparameters_of_ready_made_models_are_sampled_alone(answers, by_quad
     assert_mean(fit.parameters["categorical_3_probs"], shares)
 
 
+@pytest.mark.slow
 def test_draws_of_a_closed_program_are_independent():
     rows = {"heads": np.array([1, 0, 0, 1, 1, 0, 0])}
     program = bg.GenerativeProgram(coin, label=None)
@@ -152,3 +154,95 @@ def test_missing_labels_are_refused_where_names_are_given(answers):
 def test_what_is_no_name_is_refused(value):
     with pytest.raises(bg.ModelError, match="NUTS: integrate_out"):
         bg.NUTS(integrate_out=value)
+
+
+# --- MAP: the prior is learned ------------------------------------------------------------------------------------
+
+
+def ready_made(concentration):
+    family = bg.DirichletCategorical(concentration)
+    return bg.NaiveBayes({"categorical": family}, class_prior=bg.DirichletCategorical([1.0, 2.0]))
+
+
+@pytest.fixture(scope="module")
+def frame(answers):
+    return {f"q{j}": answers[0]["answer"][:, j].astype(str) for j in range(5)}
+
+
+@pytest.fixture(scope="module")
+def learned(frame, answers):
+    """The fit with a learned concentration, and the exact one given it."""
+    fit = bg.fit(ready_made(dist.Gamma(2.0, 1.0)), frame, answers[1], method=bg.MAP(integrate_out=True))
+    concentration = float(fit.parameters["categorical_3_concentration"])
+    return fit, bg.fit(ready_made(concentration), frame, answers[1], method=bg.Exact())
+
+
+def log_evidence_times_prior(concentration, frame, y):
+    fit = bg.fit(ready_made(concentration), frame, y, method=bg.Exact())
+    return fit.log_evidence + np.log(concentration) - concentration
+
+
+def test_the_learned_hyperparameter_has_the_highest_evidence_times_prior(learned, frame, answers):
+    fit, _ = learned
+    best = float(fit.parameters["categorical_3_concentration"])
+    values = [log_evidence_times_prior(best * by, frame, answers[1]) for by in (0.999, 1.0, 1.001)]
+    assert values[1] > max(values[0], values[2])
+    assert sorted(fit.attributes["integrated_out"]) == ["categorical_3_probs", "class_probs"]
+    assert fit.log_evidence is None and fit.approximate_log_evidence is None
+
+
+@pytest.mark.parametrize("rule", [bg.PlugIn("mean"), bg.PlugIn("mode"), bg.BMA()])
+def test_given_the_hyperparameter_both_answers_are_those_of_the_exact_fit(learned, frame, rule):
+    tables = [bg.predict(fit, frame, rule=rule).log_probabilities for fit in learned]
+    np.testing.assert_allclose(tables[0], tables[1], rtol=1e-10)
+
+
+def test_a_learned_fit_has_the_draws_and_numbers_of_the_exact_one_and_the_hyperparameter(learned):
+    fit, _ = learned
+    best = fit.parameters["categorical_3_concentration"]
+    assert (fit.samples()["categorical_3_concentration"] == best).all()
+    draws, expected = (f.posterior.parameter_draws(100, jax.random.key(3)) for f in learned)
+    np.testing.assert_array_equal(draws["categorical_3_probs"], expected["categorical_3_probs"])
+    rows, of_exact = (f.summary().set_index(["parameter", "class"])["sd"] for f in learned)
+    assert rows.loc[("categorical_3_concentration", "")].item() == 0
+    np.testing.assert_allclose(rows.loc["class_probs"], of_exact.loc["class_probs"])
+
+
+def test_the_prior_is_learned_again_from_more_rows(learned, frame, answers):
+    fit, _ = learned
+    more = fit.update(frame, answers[1])
+    twice = {name: np.tile(column, 2) for name, column in frame.items()}
+    again = bg.fit(fit.model, twice, np.tile(answers[1], 2), method=bg.MAP(integrate_out=True))
+    assert more.attributes["total_weight"] == 2 * NUM_ROWS
+    names = "categorical_3_concentration", "class_probs", "categorical_3_probs"
+    for name in names:
+        np.testing.assert_allclose(more.parameters[name], again.parameters[name], rtol=1e-5)
+
+
+def test_a_model_without_hyperparameters_to_learn_is_refused(frame, answers):
+    with pytest.raises(bg.FitError, match=r"MAP\(integrate_out=True\) has nothing to learn.*Exact\(\)"):
+        bg.fit(ready_made(1.0), frame, answers[1], method=bg.MAP(integrate_out=True))
+
+
+def test_a_program_without_a_closed_part_is_refused_by_name():
+    def waits(n):
+        shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0))
+        with numpyro.plate("rows", n):
+            numpyro.sample("wait", dist.Gamma(shape, 1.0))
+
+    program = bg.GenerativeProgram(waits, label=None)
+    with pytest.raises(bg.FitError, match=r"MAP\(integrate_out=True\) has nothing to integrate out.*Use MAP\(\)"):
+        bg.fit(program, {"wait": np.array([0.3, 2.1])}, method=bg.MAP(integrate_out=True))
+
+
+@pytest.mark.parametrize("options", [{"starts": [0, 1]}, {"assignment": "hard"}, {"objective": "conditional"}])
+def test_arguments_for_other_objectives_are_refused_where_a_prior_is_learned(options):
+    with pytest.raises(bg.ModelError, match="integrate_out=True maximises evidence"):
+        bg.MAP(integrate_out=True, **options)
+
+
+def test_map_integrates_out_all_or_nothing():
+    with pytest.raises(bg.ModelError, match="integrate_out is True or False"):
+        bg.MAP(integrate_out=["shares"])
+    assert repr(bg.MAP()).endswith("unlabelled_weight=1.0)")
+    assert repr(bg.MAP(integrate_out=True)).endswith("unlabelled_weight=1.0, integrate_out=True)")
