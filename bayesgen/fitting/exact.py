@@ -6,8 +6,8 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
-from bayesgen.posteriors import ConjugatePosterior, FinitePosterior
-from bayesgen.program import ConcreteModel, Conjugate, LogPriorKind, ProgramDensity
+from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, FinitePosterior
+from bayesgen.program import ClosedProgram, ConcreteModel, Conjugate, LogPriorKind, ProgramDensity
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
@@ -62,8 +62,12 @@ class Exact(Method):
         return conjugate.is_closed
 
     def closed_form(
-        self, model: ConcreteModel, schema: Schema, prior: Conjugate, statistics: SufficientStatistics
-    ) -> ConjugatePosterior:
+        self, model: ConcreteModel, schema: Schema, prior: Conjugate | ClosedProgram, statistics: SufficientStatistics
+    ) -> ConjugatePosterior | ClosedPosterior:
+        if isinstance(prior, ClosedProgram):
+            posterior = prior.update(statistics)
+            _ = posterior.solution  # which is refused here where these data have none
+            return ClosedPosterior(posterior)
         return ConjugatePosterior(model, schema, prior.update(statistics), prior, statistics)
 
     def solve(self, problem: ProgramProblem) -> Fit:

@@ -9,9 +9,10 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import FitError, ModelError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.posteriors import ConjugatePosterior, ParameterArrays, ProcessPosterior
+from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, ParameterArrays, ProcessPosterior
 from bayesgen.program import (
     PRIOR_STARTS,
+    ClosedProgram,
     IntegratedDensity,
     LogPriorKind,
     ProgramDensity,
@@ -113,10 +114,7 @@ def _posterior_given(problem: ProgramProblem, density: IntegratedDensity, rest: 
     if model is not None:
         prior = model.conjugate(schema)
         return ConjugatePosterior(problem.data.model, schema, prior.update(statistics), prior, statistics, rest)
-    raise FitError(
-        f"MAP(integrate_out=True) learns hyperparameters of ready-made classifiers. Use NUTS(), which samples "
-        f"{quote_some(rest)} alone."
-    )
+    return ClosedPosterior(ClosedProgram(problem.program, density.elimination, density.density.terms, dict(rest)))
 
 
 def _check_forms(density: IntegratedDensity, method: str) -> None:

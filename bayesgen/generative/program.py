@@ -20,6 +20,7 @@ from bayesgen.describe import Described, Description, described, quote_some, sha
 from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
+    ClosedProgram,
     ConcreteModel,
     Conjugate,
     FunctionContent,
@@ -436,11 +437,13 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         """Of a program of the library, hyperparameters are those of the program itself."""
         return (self.introspection if self.content is not None else Introspection(self)).closed_form
 
-    def conjugate(self, schema: Schema) -> Conjugate | None:
-        """The prior, with blocks of the families that are recognised; None unless they are those of all latents."""
+    def conjugate(self, schema: Schema) -> Conjugate | ClosedProgram | None:
+        """The prior, with blocks of the families that are recognised, or stages; None unless of all latents."""
         program = self.concrete(schema)
-        conjugate = program._closed_form.conjugate
-        return None if conjugate is None else copied(conjugate, classes=program.classes)
+        closed_form = program._closed_form
+        if closed_form.elimination is not None:
+            return ClosedProgram(program, closed_form.elimination)
+        return None if closed_form.conjugate is None else copied(closed_form.conjugate, classes=program.classes)
 
     def why_not_conjugate(self, method: str) -> str:
         finding = next(finding for finding in self._closed_form.findings if finding.reason)

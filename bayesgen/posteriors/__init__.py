@@ -10,6 +10,7 @@ from .base import (
     chunk_table,
     numbers_per_row,
 )
+from .closed import ClosedPosterior
 from .conjugate import ConjugatePosterior
 from .draws import (
     MATCHED_ROWS,
@@ -30,6 +31,7 @@ from .point import Point
 __all__ = [
     "MATCHED_ROWS",
     "At",
+    "ClosedPosterior",
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -68,6 +68,20 @@ def numbers_of_draws(draws: Mapping[str, np.ndarray], prob: float) -> ParameterS
     ends = {"lower": (1 - prob) / 2, "upper": (1 + prob) / 2}
     numbers = {"mean": {k: v.mean(0) for k, v in draws.items()}, "sd": {k: v.std(0, ddof=1) for k, v in draws.items()}}
     return numbers | {end: {k: np.quantile(v, share, 0) for k, v in draws.items()} for end, share in ends.items()}
+
+
+def numbers_or_draws(
+    columns: ParameterSummaries, draws: Callable[[], Mapping[str, np.ndarray]], prob: float
+) -> ParameterSummaries:
+    """Summaries in closed form; where they have no number or are not finite, by independent draws."""
+    names = columns["mean"]
+    if all(np.isfinite(column.get(name, np.nan)).all() for column in columns.values() for name in names):
+        return columns
+    sampled, filled = numbers_of_draws(draws(), prob), ParameterSummaries()
+    for label, column in columns.items():
+        values = {name: column.get(name, np.nan) for name in names}
+        filled[label] = {k: np.where(np.isnan(v), sampled[label][k], v) for k, v in values.items()}
+    return filled
 
 
 class Posterior(abc.ABC):

@@ -14,7 +14,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import PRNGKeyArray
 
-from .base import At, ParameterArrays, ParameterSummaries, ProcessPosterior, numbers_of_draws
+from .base import At, ParameterArrays, ParameterSummaries, ProcessPosterior, numbers_or_draws
 
 
 @by_content
@@ -94,12 +94,5 @@ class ConjugatePosterior(ProcessPosterior):
         )
         deviations = {name: 0.0 * value for name, value in self.hyperparameters.items()}
         deviations |= {name: np.sqrt(value) for name, value in self.conjugate.variance().items()}
-        closed = {"mean": self.mean, "sd": deviations, "lower": low, "upper": high}
-        if all(np.isfinite(of.get(name, np.nan)).all() for of in closed.values() for name in self.mean):
-            return closed
-        sampled = numbers_of_draws(self._sample((2000,), np.random.default_rng(0)), prob)
-        filled: ParameterSummaries = {}
-        for column, of in closed.items():
-            values = {name: of.get(name, np.nan) for name in self.mean}
-            filled[column] = {k: np.where(np.isnan(v), sampled[column][k], v) for k, v in values.items()}
-        return filled
+        columns = {"mean": self.mean, "sd": deviations, "lower": low, "upper": high}
+        return numbers_or_draws(columns, lambda: self._sample((2000,), np.random.default_rng(0)), prob)

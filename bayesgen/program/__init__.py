@@ -10,6 +10,7 @@ from .arbitrary import (
     dispersed_starts,
     run_abstractly,
 )
+from .closed import ClosedProgram
 from .conjugate import Block, ClosedResponse, Conjugate, Densities, SiteEntries
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
@@ -25,18 +26,7 @@ from .density import (
     slopes_of_log_odds,
     weighted_values,
 )
-from .elimination import (
-    BetaForm,
-    Conditional,
-    DirichletForm,
-    Elimination,
-    Normals,
-    PowerForm,
-    Stage,
-    TableForm,
-    Tables,
-    WishartForm,
-)
+from .elimination import Conditional, Elimination, Normals, Stage
 from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
 from .fingerprint import FunctionContent, content_digest, weakref_safe
@@ -102,6 +92,7 @@ from .structure import (
     cached_by_structure,
     register_program,
 )
+from .tables import BetaForm, DirichletForm, PowerForm, TableForm, Tables, WishartForm
 from .tracing import sites_of
 
 __all__ = [
@@ -114,6 +105,7 @@ __all__ = [
     "Arrays",
     "BetaForm",
     "Block",
+    "ClosedProgram",
     "ClosedResponse",
     "ConcreteModel",
     "Conditional",

@@ -11,10 +11,11 @@ from jax.scipy.special import logsumexp
 
 from bayesgen.records import record, static
 from bayesgen.runtime import TABLE_CELLS
-from bayesgen.typing import Array, Float, Int, PRNGKeyArray
+from bayesgen.typing import Array, Float, Int
 
 from .elimination import Conditional, LogDensityOfValues, Stage, Values
 from .finite import FiniteSite, joint_values
+from .random_numbers import RandomNumbers
 from .structure import Arrays
 
 
@@ -34,6 +35,10 @@ class Enumeration(Stage):
     def families(self) -> dict[str, str]:
         return {site.name: "finite" for site in self.sites}
 
+    @property
+    def value_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {site.name: site.shape for site in self.sites}
+
     def only(self, names: Collection[str]) -> "Enumeration":
         return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
 
@@ -43,7 +48,8 @@ class Enumeration(Stage):
         They are computed together where their numbers make a table that is small enough; else batch by batch, and by
         the backward pass again.
         """
-        values, batch = joint_values(self.sites), max(1, int(TABLE_CELLS / max(1.0, self.cost)))
+        values: Values = dict(joint_values(self.sites))
+        batch = max(1, int(TABLE_CELLS / max(1.0, self.cost)))
         if batch >= len(values[self.names[0]]):
             return jax.vmap(function)(values)
         return jax.lax.map(jax.checkpoint(function), values, batch_size=batch)
@@ -79,8 +85,12 @@ class WeightedValues(Conditional):
         equal = [(table[name] == values[name]).reshape(len(self.log_weights), -1).all(1) for name in table]
         return jnp.where(jnp.stack(equal).all(0), self.log_weights, -jnp.inf).max()
 
-    def sample(self, key: PRNGKeyArray) -> Values:
-        return self.at(jax.random.categorical(key, self.log_weights))
+    def sample(self, random: RandomNumbers) -> Values:
+        times = jnp.exp(random.log_gamma(jnp.ones_like(self.log_weights)) - self.log_weights)
+        return self.at(jnp.argmin(times, -1))
+
+    def about(self, numbers: Arrays) -> Values:
+        return self.mode()
 
     def mean(self) -> Values:
         return self.mode()

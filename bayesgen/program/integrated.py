@@ -18,6 +18,7 @@ from .density import ProgramDensity
 from .elimination import Elimination, by_name
 from .evaluation import unconstrain
 from .joint import mostly_in_threads
+from .random_numbers import FromKey
 from .structure import Arrays
 
 
@@ -137,7 +138,7 @@ def _draws(
 
     def draw(left: Arrays, key: Array) -> tuple[dict[str, Array], Float[Array, ""]]:
         typed_key = jax.random.wrap_key_data(jnp.asarray(key))
-        values = {**left, **density.elimination.sample(density.density.at_sites, left, typed_key)}
+        values = {**left, **density.elimination.sample(density.density.at_sites, left, FromKey(typed_key))}
         free = unconstrain(program, values)
         vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.continuous_latents])
         at_values = copied(density.density, given={site.name: values[site.name] for site in program.structure.finite})

@@ -135,21 +135,21 @@ class _Density:
 
     def are_additive(self, groups: Sequence[tuple[str, ...]]) -> bool:
         """Whether it is a sum of functions of these groups of latents each, whatever the others are."""
-        steps = self._steps([sum(groups, ()), *groups])
-        return _vanish(steps * [1.0, *(-1.0 for _ in groups)])
+        logs = self._moved([sum(groups, ()), *groups, ()])
+        return _vanish(logs * [1.0, *(-1.0 for _ in groups), len(groups) - 1.0])
 
     def forms(self, options: Mapping[str, Sequence[TableForm]]) -> dict[str, TableForm]:
         """Latent -> its form, where it has one of the options."""
         possible = {name: [f for f in forms if self._holds_on_rays(name, f)] for name, forms in options.items()}
-        steps, form_of = self._steps([(name,) for name in options]), dict[str, TableForm]()
+        moved, form_of = self._moved([(name,) for name in options] + [()]), dict[str, TableForm]()
         for index in range(max(map(len, possible.values()), default=0)):
             tried = {n: forms[index] for n, forms in possible.items() if n not in form_of and len(forms) > index}
             if not tried:
                 continue
             slopes = self._slopes(tried)
             for name, form in tried.items():
-                step = steps[:, list(options).index(name)]
-                form_of |= {name: form} if self._has_form(name, form, slopes(name), step) else {}
+                steps = moved[:, [list(options).index(name), -1]] * [1.0, -1.0]
+                form_of |= {name: form} if self._has_form(name, form, slopes(name), steps) else {}
         return form_of
 
     def keeps_form(self, name: str, form: TableForm) -> bool:
@@ -172,12 +172,10 @@ class _Density:
         terms = [np.stack([total, none, -logs[i], -logs[i + 1]], 1) for i in range(0, len(logs), 2)]
         return all(map(_vanish, terms))
 
-    def _steps(self, groups: Sequence[tuple[str, ...]]) -> Float[np.ndarray, "pairs groups"]:
-        """The differences that moving a group of latents makes."""
-        moved = [*groups, ()]
-        points = [{**first, **{n: second[n] for n in names}} for first, second in self.pairs for names in moved]
-        logs = self.at(points).reshape(len(self.pairs), -1)
-        return logs[:, :-1] - logs[:, -1:]
+    def _moved(self, groups: Sequence[tuple[str, ...]]) -> Float[np.ndarray, "pairs groups"]:
+        """The log density where a group of latents is moved."""
+        points = [{**first, **{n: second[n] for n in names}} for first, second in self.pairs for names in groups]
+        return self.at(points).reshape(len(self.pairs), -1)
 
     def _holds_on_rays(self, name: str, form: TableForm) -> bool:
         """Whether along rays it is a sum of a logarithm and a power, as by forms that have one."""
@@ -220,7 +218,7 @@ class _Density:
         name: str,
         form: TableForm,
         slopes: Float[np.ndarray, "pairs 2 ..."],
-        steps: Float[np.ndarray, " pairs"],
+        steps: Float[np.ndarray, "pairs 2"],
     ) -> bool:
         """Whether the table that slopes at two extreme points tell explains the steps between others."""
         shape = self.pairs[0][0][name].shape
@@ -228,7 +226,7 @@ class _Density:
             _log_probs(form, shape)(*_points(form, shape), *pair_slopes, second[name], first[name])
             for pair_slopes, (first, second) in zip(slopes, self.pairs, strict=True)
         ]
-        return _vanish(np.column_stack([steps, np.stack(log_probs)]) * [1.0, -1.0, 1.0])
+        return _vanish(np.column_stack([steps, np.stack(log_probs)]) * [1.0, 1.0, -1.0, 1.0])
 
 
 @functools.cache

@@ -269,23 +269,10 @@ def squared(n):
         numpyro.sample("x", dist.Bernoulli(q * q))
 
 
-def complement(n):
-    q = numpyro.sample("q", dist.Beta(2, 3))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(1 - q))
-
-
 def product(n):
     q, r = (numpyro.sample(name, dist.Beta(2, 3)) for name in "qr")
     with numpyro.plate("rows", n):
         numpyro.sample("x", dist.Bernoulli(q * r))
-
-
-def two_families(n):
-    q = numpyro.sample("q", dist.Beta(2, 3))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-        numpyro.sample("z", dist.Geometric(q))
 
 
 def shared_scale(n):
@@ -294,13 +281,6 @@ def shared_scale(n):
     with numpyro.plate("rows", n):
         numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
         numpyro.sample("z", dist.Laplace(0.0, jnp.sqrt(v)))
-
-
-def tied_by_index(n):
-    q = numpyro.sample("q", dist.Beta(2, 3).expand([2]).to_event(1))
-    with numpyro.plate("rows", n):
-        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
-        numpyro.sample("x", dist.Bernoulli(q[jnp.array([0, 0, 1])[y]]))
 
 
 def hierarchical(n):
@@ -376,41 +356,10 @@ def with_factor(n):
         numpyro.sample("x", dist.Bernoulli(q))
 
 
-def part_unused(n):
-    q = numpyro.sample("q", dist.Beta(2, 3).expand([3]).to_event(1))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q[1]))
-
-
-def columns_of_a_square(n):
-    """The columns of a square table are vectors of probabilities; the rows are not."""
-    p = numpyro.sample("p", dist.Dirichlet(jnp.ones((3, 3))).to_event(1))
-    with numpyro.plate("rows", n):
-        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
-        numpyro.sample("x", dist.Categorical(p.T[y]))
-
-
-def enters_nothing(n):
-    q = numpyro.sample("q", dist.Beta(2, 3))
-    numpyro.sample("r", dist.Beta(2, 3))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-def label_and_attribute(n):
-    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
-    with numpyro.plate("rows", n):
-        numpyro.sample("y", dist.Categorical(p))
-        numpyro.sample("x", dist.Categorical(p))
-
-
 LOOKALIKES = [
     (squared, "q", "x", "link"),
-    (complement, "q", "x", "link"),
     (product, "q", "x", "pair"),
-    (two_families, "q", "x", "shared latent"),
     (shared_scale, "v", "x", "shared latent"),
-    (tied_by_index, "q", "x", "plate"),
     (hierarchical, "q", "x", "given 'a', which is sampled"),
     (hierarchical, "a", "", "hierarchical prior"),
     (independent_scale, "m", "x", "given 'v', which is sampled"),
@@ -423,10 +372,6 @@ LOOKALIKES = [
     (tempered_prior, "q", "x", "proof"),
     (tempered_rows, "q", "x", "a scale, a mask"),
     (with_factor, "q", "x", "the factor 'bonus'"),
-    (part_unused, "q", "x", "plate"),
-    (columns_of_a_square, "p", "x", "plate"),
-    (enters_nothing, "r", "", "it enters no attribute"),
-    (label_and_attribute, "p", "x", "shared latent"),
 ]
 
 

@@ -253,7 +253,6 @@ SEVERAL = [
     Lookalike(scale_of_a_laplace, {"x": REALS, "z": REALS}, "v", "x", "shared latent: 'v' enters 'z'"),
     Lookalike(power_in_one_row, {"x": ONES, "s": SWITCH}, "q", "x", "rows have no statistic"),
     Lookalike(curve_in_some_rows, {"x": REALS, "s": SWITCH}, "m", "x", "rows have no statistic"),
-    Lookalike(curve_far_out, {"x": REALS, "s": 100 * SWITCH}, "m", "x", "rows have no statistic"),
     Lookalike(spread_in_some_rows, {"x": REALS, "s": SWITCH}, "m", "x", "rows have no statistic"),
     Lookalike(part_of_a_vector, {"x": REALS, "z": ONES}, "m", "z", "shared latent: 'm' enters 'x'"),
     Lookalike(part_of_probabilities, {"x": ONES, "z": ONES}, "p", "x", "shared latent: 'p' enters 'z'"),
@@ -284,7 +283,6 @@ QUICK = (
     "sum_of_rates",
     "scale_of_two_means",
     "curve_in_some_rows",
-    "curve_far_out",
     "part_of_a_vector",
     "means_in_order",
     "noncentered_curve",
@@ -304,6 +302,13 @@ def test_what_only_looks_conjugate_is_refused_with_the_reason(name):
     assert line.reason.startswith(case.reason)
     assert line.reason
     with pytest.raises(bg.FitError, match=r"Exact\(\) has no closed form for .*Use NUTS\(\)"):
+        bg.fit(case.program, case.rows, case.labels, method=bg.Exact())
+
+
+def test_a_link_that_only_the_covariates_of_the_data_show_is_refused_with_these():
+    case = Lookalike(curve_far_out, {"x": REALS, "s": 200.0 * SWITCH}, "m", "x", "")
+    assert case.program.closed_form["family"].tolist() == ["normal"]
+    with pytest.raises(bg.FitError, match=r"Given these data .* 'm' .* Use NUTS\(\)"):
         bg.fit(case.program, case.rows, case.labels, method=bg.Exact())
 
 

@@ -1,0 +1,460 @@
+"""`Tables`: latents with independent entries, a stage of `Elimination`, and the forms of their densities."""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Collection
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special as special
+import numpy as np
+import scipy.stats
+from jax.scipy.linalg import solve_triangular
+
+from bayesgen.records import record, static
+from bayesgen.typing import Array, Float
+
+from .elimination import Conditional, LogDensityOfValues, Stage, Values
+from .random_numbers import RandomNumbers
+from .structure import Arrays
+
+FAR = 1e30  # a point so far out, or so near zero, that one of two terms of a slope has all its digits
+
+
+@dataclasses.dataclass(frozen=True)
+class Tables(Stage):
+    """Latents whose entries (probabilities, rates, variances, vectors or matrices of them) are independent.
+
+    Attributes:
+        forms: (latent, shape of its value, the form of its density).
+    """
+
+    forms: tuple[tuple[str, tuple[int, ...], "TableForm"], ...]
+
+    @property
+    def families(self) -> dict[str, str]:
+        return {name: form.family for name, _, form in self.forms}
+
+    def only(self, names: Collection[str]) -> "Tables":
+        return Tables(tuple(form for form in self.forms if form[0] in names))
+
+    @property
+    def value_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: shape for name, shape, _ in self.forms}
+
+    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
+        points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.forms}
+
+        def at_coordinates(coordinates: Values) -> Float[Array, ""]:
+            values = {name: form.value(coordinates[name]) for name, _, form in self.forms}
+            jacobian = sum(form.log_jacobian(values[name]) for name, _, form in self.forms)
+            return log_density({**others, **values}) + jacobian
+
+        slopes = jax.vmap(jax.grad(at_coordinates))(points)
+        tables = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.forms}
+        center = {name: table.center() for name, table in tables.items()}
+        log_integral = log_density({**others, **center}) - sum(t.log_prob(center[name]) for name, t in tables.items())
+        return IndependentTables(tables, log_integral)
+
+
+@record
+class IndependentTables(Conditional):
+    """Independent tables of several latents.
+
+    Attributes:
+        tables: latent -> the distribution of its value.
+        log_integral: of the density that it was made from.
+    """
+
+    tables: dict[str, "Table"]
+    log_integral: Float[Array, ""]
+
+    def log_prob(self, values: Arrays) -> Float[Array, ""]:
+        return sum((table.log_prob(values[name]) for name, table in self.tables.items()), start=jnp.zeros(()))
+
+    def sample(self, random: RandomNumbers) -> Values:
+        return {name: table.sample(random) for name, table in self.tables.items()}
+
+    def about(self, numbers: Arrays) -> Values:
+        return {name: table.about(numbers[name]) for name, table in self.tables.items()}
+
+    def mean(self) -> Values:
+        return {name: table.mean() for name, table in self.tables.items()}
+
+    def mode(self) -> Values:
+        return {name: table.mode() for name, table in self.tables.items()}
+
+    def variance(self) -> Values:
+        return {name: table.variance() for name, table in self.tables.items()}
+
+    def quantile(self, prob: float) -> Values:
+        return {name: table.quantile(prob) for name, table in self.tables.items()}
+
+
+PointAndSlope: TypeAlias = tuple[Array, Array]
+
+
+class TableForm(abc.ABC):
+    """The form of the density of a latent: that of its entries, in coordinates in which it is linear in two features.
+
+    Hashable.
+
+    Attributes:
+        power: p, where the log density is a + b log c + d c^p of a factor c; 0 where it is not.
+    """
+
+    power: int = 0
+
+    @property
+    @abc.abstractmethod
+    def family(self) -> str:
+        """The name of the distribution."""
+
+    @abc.abstractmethod
+    def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Two values of the coordinates, at which slopes tell the numbers of the density."""
+
+    def value(self, coordinates: Array) -> Array:
+        """The value of the latent at coordinates; they are the value itself but for matrices."""
+        return coordinates
+
+    def log_jacobian(self, value: Array) -> Float[Array, ""] | float:
+        """Log |d value / d coordinates|."""
+        return 0.0
+
+    @abc.abstractmethod
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "Table":
+        """The distribution of the latent, from the slopes of its log density at both points."""
+
+
+class Table(abc.ABC):
+    """The distribution of a latent with independent entries; methods are those of `Conditional`."""
+
+    @abc.abstractmethod
+    def log_prob(self, value: Array) -> Float[Array, ""]: ...
+
+    @abc.abstractmethod
+    def sample(self, random: RandomNumbers) -> Array: ...
+
+    def center(self) -> Array:
+        """A value in the bulk of the distribution."""
+        return self.about(jnp.zeros(self.value_shape))
+
+    @property
+    @abc.abstractmethod
+    def value_shape(self) -> tuple[int, ...]: ...
+
+    @abc.abstractmethod
+    def about(self, numbers: Array) -> Array: ...
+
+    @abc.abstractmethod
+    def mean(self) -> Array: ...
+
+    @abc.abstractmethod
+    def mode(self) -> Array: ...
+
+    @abc.abstractmethod
+    def variance(self) -> Array: ...
+
+    @abc.abstractmethod
+    def quantile(self, prob: float) -> Array: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerForm(TableForm):
+    """theta^a exp(-b theta^power): gamma (1), inverse gamma (-1), and square roots of both (2, -2)."""
+
+    power: int
+
+    @property
+    def family(self) -> str:
+        return {1: "gamma", -1: "inverse gamma", 2: "root of a gamma", -2: "root of an inverse gamma"}[self.power]
+
+    def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        small = FAR ** (-1 / self.power)  # where theta^power is nearly zero, and where it is large
+        return jnp.full(shape, small), jnp.full(shape, 1 / small)
+
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "PowerTable":
+        exponent = first[0] * first[1]
+        return PowerTable(exponent, -second[1] * second[0] ** (1 - self.power) / self.power, self.power)
+
+
+@record
+class PowerTable(Table):
+    """Entries whose power has a gamma distribution.
+
+    Attributes:
+        exponent, rate: a and b of theta^a exp(-b theta^power).
+        power: 1 for a gamma distribution, -1 for an inverse gamma one.
+    """
+
+    exponent: Float[Array, "*shape"]
+    rate: Float[Array, "*shape"]
+    power: int = static()
+
+    @property
+    def shape(self) -> Float[Array, "*shape"]:
+        """The shape parameter of the gamma distribution of the powers."""
+        return (self.exponent + 1) / self.power
+
+    def log_prob(self, value: Array) -> Float[Array, ""]:
+        log_gamma = _log_gamma(self.shape)
+        constant = math.log(abs(self.power)) + self.shape * jnp.log(self.rate) - log_gamma
+        return (constant + self.exponent * jnp.log(value) - self.rate * value**self.power).sum()
+
+    def sample(self, random: RandomNumbers) -> Array:
+        return jnp.exp((random.log_gamma(self.shape) - jnp.log(self.rate)) / self.power)
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        return self.rate.shape
+
+    def about(self, numbers: Array) -> Array:
+        return (self.shape / self.rate * jnp.exp(numbers / jnp.sqrt(self.shape + 1))) ** (1 / self.power)
+
+    def mean(self) -> Array:
+        return self._moment(1)
+
+    def mode(self) -> Array:
+        at_zero = jnp.where(self.exponent == 0, 0.0, jnp.nan) if self.power > 0 else jnp.nan
+        inside = (self.exponent / (self.rate * self.power)) ** (1 / self.power)
+        return jnp.where(self.exponent * self.power > 0, inside, at_zero)
+
+    def variance(self) -> Array:
+        return self._moment(2) - self._moment(1) ** 2
+
+    def quantile(self, prob: float) -> Array:
+        share = prob if self.power > 0 else 1 - prob
+        return (scipy.stats.gamma.ppf(share, self.shape) / self.rate) ** (1 / self.power)
+
+    def _moment(self, order: int) -> Array:
+        """E theta^order; infinite where it does not exist."""
+        moved = self.shape + order / self.power
+        ratio = jnp.exp(special.gammaln(moved) - special.gammaln(self.shape))
+        return jnp.where(moved > 0, ratio * self.rate ** (-order / self.power), jnp.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class BetaForm(TableForm):
+    """theta^a (1 - theta)^b."""
+
+    family = "beta"
+
+    def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        return jnp.full(shape, 0.25), jnp.full(shape, 0.75)
+
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
+        """Slopes are a / theta - b / (1 - theta)."""
+        exponents = [(3 * first[1] - second[1]) * 3 / 32, (first[1] - 3 * second[1]) * 3 / 32]
+        return DirichletTable(jnp.stack(exponents, -1) + 1, True)
+
+
+@dataclasses.dataclass(frozen=True)
+class DirichletForm(TableForm):
+    """A product of powers of probabilities that sum to one."""
+
+    family = "Dirichlet"
+
+    def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        odd = 1.0 + jnp.arange(shape[-1]) % 2
+        return jnp.ones(shape), jnp.broadcast_to(odd, shape)
+
+    def value(self, coordinates: Array) -> Array:
+        return coordinates / coordinates.sum(-1, keepdims=True)
+
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
+        """Slopes are exponent / coordinate - (sum of exponents) / (sum of coordinates)."""
+        (_, slope), (point, moved) = first, second
+        size = point.shape[-1]
+        by_total = 1 / (size * point) - 1 / point.sum(-1, keepdims=True)
+        squares = (by_total**2).sum(-1, keepdims=True)
+        total = (by_total * (moved - slope / point)).sum(-1, keepdims=True) / jnp.where(squares > 0, squares, 1.0)
+        return DirichletTable(slope + total / size + 1, False)
+
+
+@record
+class DirichletTable(Table):
+    """Probabilities: beta distributions of the first of two, or Dirichlet distributions of vectors.
+
+    Attributes:
+        concentration: of the vectors, along the last axis.
+        is_binary: whether the latent holds the first of two probabilities.
+    """
+
+    concentration: Float[Array, "*shape k"]
+    is_binary: bool = static()
+
+    def log_prob(self, value: Array) -> Float[Array, ""]:
+        probs = jnp.stack([value, 1 - value], -1) if self.is_binary else value
+        concentration = self.concentration
+        constant = _log_gamma(concentration.sum(-1)) - _log_gamma(concentration).sum(-1)
+        return (constant + special.xlogy(concentration - 1, probs).sum(-1)).sum()
+
+    def sample(self, random: RandomNumbers) -> Array:
+        return self._shown(jax.nn.softmax(random.log_gamma(self.concentration), axis=-1))
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        return self._shown(self.concentration).shape
+
+    def about(self, numbers: Array) -> Array:
+        numbers = jnp.stack([numbers, -numbers], -1) if self.is_binary else numbers
+        weights = self.concentration * jnp.exp(numbers / jnp.sqrt(self.concentration + 1))
+        return self._shown(weights / weights.sum(-1, keepdims=True))
+
+    def mean(self) -> Array:
+        return self._shown(self.concentration / self.concentration.sum(-1, keepdims=True))
+
+    def mode(self) -> Array:
+        exponents = self.concentration - 1
+        inside = exponents / exponents.sum(-1, keepdims=True)
+        return self._shown(jnp.where((exponents >= 0).all(-1, keepdims=True), inside, jnp.nan))
+
+    def variance(self) -> Array:
+        total, mean = self.concentration.sum(-1, keepdims=True), self.concentration
+        mean = mean / total
+        return self._shown(mean * (1 - mean) / (total + 1))
+
+    def quantile(self, prob: float) -> Array:
+        concentration = np.asarray(self.concentration)
+        return self._shown(
+            scipy.stats.beta.ppf(prob, concentration, concentration.sum(-1, keepdims=True) - concentration)
+        )
+
+    def _shown(self, probs: Array) -> Array:
+        return probs[..., 0] if self.is_binary else probs
+
+
+@dataclasses.dataclass(frozen=True)
+class WishartForm(TableForm):
+    """Matrices whose precision has a Wishart distribution; coordinates are the precision.
+
+    Attributes:
+        inverse: whether the latent is the covariance, the inverse of the precision.
+        factor: whether it is the lower Cholesky factor.
+    """
+
+    inverse: bool
+    factor: bool
+
+    @property
+    def family(self) -> str:
+        family = "inverse Wishart" if self.inverse else "Wishart"
+        return f"factor of {family}" if self.factor else family
+
+    @property
+    def power(self) -> int:  # type: ignore[override]
+        return (-1 if self.inverse else 1) * (2 if self.factor else 1)
+
+    def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        unit = jnp.broadcast_to(jnp.eye(shape[-1]), shape)
+        return unit / FAR, unit * FAR
+
+    def value(self, coordinates: Array) -> Array:
+        matrix = _inverse(coordinates) if self.inverse else coordinates
+        return jnp.linalg.cholesky(matrix) if self.factor else matrix
+
+    def precision(self, value: Array) -> Array:
+        """The inverse of `value`."""
+        matrix = value @ jnp.swapaxes(value, -1, -2) if self.factor else value
+        return _inverse(matrix) if self.inverse else matrix
+
+    def log_jacobian(self, value: Array) -> Float[Array, ""]:
+        size = value.shape[-1]
+        if not self.factor:
+            return self.inverse * (size + 1) * _log_determinant(value).sum()
+        powers = jnp.arange(size) - size + 2 * self.inverse * (size + 1)  # of the entries of the diagonal
+        logs = jnp.log(jnp.diagonal(value, axis1=-2, axis2=-1))
+        return (powers * logs - math.log(2)).sum()
+
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "WishartTable":
+        size = first[0].shape[-1]
+        exponent = (jnp.trace(first[1], axis1=-2, axis2=-1) / size) / FAR
+        return WishartTable(2 * exponent + size + 1, -second[1] - jnp.swapaxes(second[1], -1, -2), self)
+
+
+@record
+class WishartTable(Table):
+    """Matrices whose precision has a Wishart distribution.
+
+    Attributes:
+        df: degrees of freedom.
+        scale: of the inverse Wishart distribution of the covariances, the sum of squares.
+        form: of the latent.
+    """
+
+    df: Float[Array, "*shape"]
+    scale: Float[Array, "*shape D D"]
+    form: WishartForm = static()
+
+    @property
+    def size(self) -> int:
+        return self.scale.shape[-1]
+
+    def log_prob(self, value: Array) -> Float[Array, ""]:
+        precision, half = self.form.precision(value), 0.5 * self.df
+        log_scale, log_precision = map(_log_determinant, (self.scale, precision))
+        log_gamma: Array = _log_gamma(half[..., None] - 0.5 * jnp.arange(self.size)).sum(-1)
+        log_gamma = log_gamma + 0.25 * self.size * (self.size - 1) * math.log(math.pi)
+        constant = half * (log_scale - self.size * math.log(2)) - log_gamma
+        trace = jnp.einsum("...ij,...ji->...", self.scale, precision)
+        by_precision = constant + (half - 0.5 * (self.size + 1)) * log_precision - 0.5 * trace
+        return by_precision.sum() - self.form.log_jacobian(value)
+
+    def sample(self, random: RandomNumbers) -> Array:
+        squares = 2 * jnp.exp(random.log_gamma(0.5 * (self.df[..., None] - jnp.arange(self.size))))
+        diagonal = jnp.sqrt(squares)[..., None] * jnp.eye(self.size)
+        bartlett = jnp.tril(random.normal(self.scale.shape), -1) + diagonal
+        factor = jnp.linalg.cholesky(_inverse(self.scale)) @ bartlett
+        return self.form.value(factor @ jnp.swapaxes(factor, -1, -2))
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        return self.scale.shape
+
+    def about(self, numbers: Array) -> Array:
+        factor = jnp.linalg.cholesky(_inverse(self.scale)) * jnp.sqrt(self.df)[..., None, None]
+        factor = factor @ (jnp.eye(self.size) + numbers / jnp.sqrt(self.df + 1)[..., None, None] / self.size)
+        return self.form.value(factor @ jnp.swapaxes(factor, -1, -2))
+
+    def mean(self) -> Array:
+        if not self.form.inverse:
+            return self.center()
+        spare = (self.df - self.size - 1)[..., None, None]
+        covariance = jnp.where(spare > 0, self.scale / jnp.where(spare > 0, spare, 1.0), jnp.inf)
+        return jnp.linalg.cholesky(covariance) if self.form.factor else covariance
+
+    def mode(self) -> Array:
+        inverse, factor = self.form.inverse, self.form.factor
+        exponents = self.df[..., None] + (1 if inverse else -1) * (1 + jnp.arange(self.size))  # of a factor's diagonal
+        if not factor:  # of a matrix
+            exponents = jnp.broadcast_to(self.df[..., None] + (1 if inverse else -1) * (1 + self.size), exponents.shape)
+        roots = jnp.where(exponents > 0, exponents, jnp.nan) ** (-0.5 if inverse else 0.5)
+        lower = jnp.linalg.cholesky(self.scale if inverse else _inverse(self.scale)) * roots[..., None, :]
+        return lower if factor else lower @ jnp.swapaxes(lower, -1, -2)
+
+    def variance(self) -> Array:
+        return jnp.full(self.scale.shape, jnp.nan)
+
+    def quantile(self, prob: float) -> Array:
+        return jnp.full(self.scale.shape, jnp.nan)
+
+
+def _inverse(matrix: Float[Array, "*shape D D"]) -> Float[Array, "*shape D D"]:
+    """The inverse of a positive definite matrix."""
+    half = solve_triangular(
+        jnp.linalg.cholesky(matrix), jnp.broadcast_to(jnp.eye(matrix.shape[-1]), matrix.shape), lower=True
+    )
+    return jnp.swapaxes(half, -1, -2) @ half
+
+
+def _log_determinant(matrix: Float[Array, "*shape D D"]) -> Float[Array, "*shape"]:
+    """Log determinant of a positive definite matrix."""
+    return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+
+
+def _log_gamma(shape: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The logarithm of the gamma function; NaN where the integral that it is does not exist."""
+    return jnp.where(shape > 0, special.gammaln(shape), jnp.nan)

@@ -1,0 +1,191 @@
+"""Programs whose latents are integrated out stage by stage, as no family stands for them: exact fits."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from scipy.special import betaln
+
+import bayesgen as bg
+from bayesgen import GenerativeProgram
+
+from .test_closed_form import CODES, LABELS, ONES, REALS, as_plain, exact, same
+
+HEADS, FAILURES, COUNTS = ONES[:, 0], np.random.default_rng(1).geometric(0.4, 41) - 1, ONES.sum(1)
+N = len(HEADS)
+
+
+def complement(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(1 - q))
+
+
+def two_likelihoods(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+        numpyro.sample("z", dist.Geometric(q))
+
+
+def part_unused(n):
+    q = numpyro.sample("q", dist.Beta(2, 3).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q[1]))
+
+
+def enters_nothing(n):
+    q = numpyro.sample("q", dist.Beta(2, 3))
+    numpyro.sample("r", dist.Gamma(2, 3))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(q))
+
+
+def two_scales(n):
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5))
+    with numpyro.plate("rows", n):
+        numpyro.sample("z", dist.Poisson(3 * rate))
+        numpyro.sample("x", dist.Exponential(0.5 * rate))
+
+
+def tied_by_index(n):
+    q = numpyro.sample("q", dist.Beta(2, 3).expand([2]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("x", dist.Bernoulli(q[jnp.array([0, 0, 1])[y]]))
+
+
+def shared_table(n):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("y", dist.Categorical(p))
+        numpyro.sample("x", dist.Categorical(p))
+
+
+def beta_binomial(successes, failures):
+    """Log evidence under Beta(2, 3)."""
+    return betaln(2 + successes, 3 + failures) - betaln(2, 3)
+
+
+def of_two_scales(z, x):
+    shape, rate = 2.0 + z.sum() + len(x), 0.5 + 3 * len(z) + 0.5 * x.sum()
+    of_prior = 2.0 * np.log(0.5) - scipy.special.gammaln(2.0)
+    of_rows = (z * np.log(3) - scipy.special.gammaln(z + 1)).sum() + len(x) * np.log(0.5)
+    return of_prior + of_rows + scipy.special.gammaln(shape) - shape * np.log(rate)
+
+
+def of_shared_table(x, y):
+    counts = np.bincount(np.r_[x, y], minlength=3)
+    return scipy.special.gammaln(3) + scipy.special.gammaln(counts + 1).sum() - scipy.special.gammaln(3 + counts.sum())
+
+
+TIMES = np.random.default_rng(2).exponential(2.0, N)
+IN_FIRST = CODES < 2
+LABEL_EVIDENCE = np.log(np.array([0.2, 0.3, 0.5]))[CODES].sum()
+CLOSED = {
+    complement: ({"x": HEADS}, None, beta_binomial(N - HEADS.sum(), HEADS.sum())),
+    two_likelihoods: (
+        {"x": HEADS, "z": FAILURES},
+        None,
+        beta_binomial(HEADS.sum() + N, N - HEADS.sum() + FAILURES.sum()),
+    ),
+    part_unused: ({"x": HEADS}, None, beta_binomial(HEADS.sum(), N - HEADS.sum())),
+    enters_nothing: ({"x": HEADS}, None, beta_binomial(HEADS.sum(), N - HEADS.sum())),
+    two_scales: ({"z": COUNTS, "x": TIMES}, None, of_two_scales(COUNTS, TIMES)),
+    tied_by_index: (
+        {"x": HEADS},
+        CODES,
+        LABEL_EVIDENCE
+        + beta_binomial(HEADS[IN_FIRST].sum(), (1 - HEADS[IN_FIRST]).sum())
+        + beta_binomial(HEADS[~IN_FIRST].sum(), (1 - HEADS[~IN_FIRST]).sum()),
+    ),
+    shared_table: ({"x": CODES[::-1]}, CODES, of_shared_table(CODES[::-1], CODES)),
+}
+
+
+def program_of(function, labels):
+    return GenerativeProgram(function, **({"label": None} if labels is None else {"classes": 3}))
+
+
+@pytest.mark.parametrize("function", CLOSED, ids=lambda function: function.__name__)
+def test_evidence_is_that_of_textbooks(function):
+    rows, labels, log_evidence = CLOSED[function]
+    program = program_of(function, labels)
+    assert (program.closed_form["reason"] == "").all()
+    same(exact(program, rows, labels).log_evidence, log_evidence)
+
+
+@pytest.mark.parametrize("function", [two_scales, shared_table], ids=lambda function: function.__name__)
+def test_the_predictive_is_the_ratio_of_evidences(function):
+    rows, labels, _ = CLOSED[function]
+    program, new = program_of(function, labels), {name: cells[:2] + 1 for name, cells in rows.items()}
+    fit = exact(program, rows, labels)
+    table = fit.log_joint(new, at="predictive")
+    for row in range(2):
+        for code in range(table.shape[1]):
+            longer = {name: np.r_[cells, new[name][row]] for name, cells in rows.items()}
+            more = exact(program, longer, None if labels is None else np.r_[labels, code])
+            same(table[row, code], more.log_evidence - fit.log_evidence)
+
+
+READY = {
+    "full": bg.GaussianDiscriminant("full", bg.NormalInverseWishart(0.3, 0.4, 4.5, [[1.3, 0.2], [0.2, 0.7]])),
+    "tied": bg.GaussianDiscriminant(
+        "tied", bg.NormalInverseWishart(0.3, 0.4, 4.5, [[1.3, 0.2], [0.2, 0.7]], tied=True), class_prior=[0.2, 0.3, 0.5]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READY)
+def test_the_program_of_a_ready_made_model_has_its_evidence_and_predictive(name):
+    known = exact(READY[name], REALS, LABELS)
+    rows = dict(known.read(REALS).values)
+    fit = exact(as_plain(known), rows, LABELS)
+    same(fit.log_evidence, known.log_evidence)
+    for rule in (bg.BMA(), bg.PlugIn()):
+        answers = [bg.predict(fit, rows, rule=rule), bg.predict(known, REALS, rule=rule)]
+        same(*(answer.log_probabilities for answer in answers))
+        same(*(answer.log_marginal for answer in answers))
+
+
+def test_draws_have_the_moments_of_the_posterior():
+    rows, labels, _ = CLOSED[two_scales]
+    fit = exact(program_of(two_scales, labels), rows, labels)
+    draws, table = fit.draws(4000, seed=1)["rate"], fit.summary()
+    shape, rate = 2.0 + COUNTS.sum() + N, 0.5 + 3 * N + 0.5 * TIMES.sum()
+    same(table[["mean", "sd"]].to_numpy()[0], [shape / rate, shape**0.5 / rate])
+    same(table["lower"], scipy.stats.gamma(shape, scale=1 / rate).ppf(0.05))
+    np.testing.assert_allclose([draws.mean(), draws.std()], [shape / rate, shape**0.5 / rate], rtol=0.05)
+
+
+def test_missing_cells_leave_a_closed_form_or_are_refused():
+    known = exact(READY["full"], REALS, LABELS)
+    (name,), cells = known.read(REALS).values, REALS.copy()
+    cells[0, 0] = np.nan
+    with pytest.raises(bg.FitError, match=r"missing\. Use NUTS\(\)"):
+        exact(as_plain(known), {name: cells}, LABELS)
+    rows, labels, _ = CLOSED[two_likelihoods]
+    program, holes = program_of(two_likelihoods, labels), np.where(np.arange(N) < 5, np.nan, HEADS)
+    fit = exact(program, {**rows, "x": holes})
+    same(fit.log_evidence, beta_binomial(HEADS[5:].sum() + N, N - 5 - HEADS[5:].sum() + FAILURES.sum()))
+
+
+def test_weights_updates_files_and_left_out_rows(tmp_path):
+    rows, labels, _ = CLOSED[shared_table]
+    program, weights = program_of(shared_table, labels), np.arange(N) % 3
+    fit = exact(program, rows, labels)
+    twice = bg.fit(program, rows, labels, method=bg.Exact(), sample_weight=weights)
+    index = np.repeat(np.arange(N), weights)
+    same(twice.log_evidence, of_shared_table(rows["x"][index], labels[index]))
+    halves = exact(program, {"x": rows["x"][:20]}, labels[:20]).update({"x": rows["x"][20:]}, labels[20:])
+    same(halves.log_evidence, fit.log_evidence)
+    fit.save(tmp_path / "fit")
+    loaded = bg.load(tmp_path / "fit", program=program)
+    assert loaded == fit
+    left_out = bg.leave_one_out(fit, rows, labels)
+    without = exact(program, {"x": rows["x"][1:]}, labels[1:])
+    same(
+        left_out.log_scores[0], bg.predict(without, {"x": rows["x"][:1]}, rule=bg.BMA()).log_probabilities[0, labels[0]]
+    )
