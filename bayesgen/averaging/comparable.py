@@ -284,7 +284,7 @@ def _difference_of_kind(one: Fit, other: Fit) -> str | None:
 def _models_columns(fit: Fit) -> bool:
     """Whether the columns of X have a distribution, as they have but in regressions on given features."""
     response, conjugate = fit.concrete.response, fit.concrete.conjugate(fit.schema)
-    if response is None or conjugate is None:
+    if response is None or conjugate is None or not fit.concrete.has_columns:
         return True
     return response.column not in (None, 0) or len(conjugate.blocks) > 1
 

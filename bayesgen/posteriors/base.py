@@ -147,6 +147,10 @@ class Posterior(abc.ABC):
         if not self.can(ability):
             raise PredictionError(self.refusals[ability])
 
+    def is_compiled(self, at: At) -> bool:
+        """Whether `log_joint` of few rows is compiled for their number, where the model has no blocks of columns."""
+        return True
+
     def densities(self, conjugate: Conjugate) -> list[Densities]:
         """Densities of rows by blocks, one or several, whose mixture with equal weights is the predictive.
 

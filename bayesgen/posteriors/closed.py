@@ -54,6 +54,9 @@ class ClosedPosterior(ProcessPosterior):
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         return self.closed.log_joint(rows) if at == "predictive" else super()._log_joint(rows, at)
 
+    def is_compiled(self, at: At) -> bool:
+        return at != "predictive"
+
     def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
         """Independent draws, as one chain."""
         return self.closed.sample((1, num_draws), key)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -19,6 +19,7 @@ from bayesgen.predictives import (
     MixturePredictive,
     NormalPredictive,
     PredictiveDistribution,
+    StudentTPredictive,
     Support,
     WholeNumbers,
     deferred,
@@ -91,6 +92,31 @@ def parabolas(
     return NormalPredictive(center + unit * vertex, unit * scale), log_integral
 
 
+FAR = 1e6, 1e9  # in units: points by which the exponent of a tail is found
+
+
+def as_student(log_joint: LogFunction, center: Float[np.ndarray, " n"], unit: Float[np.ndarray, " n"]) -> Any:
+    """Student-t distributions of y and log p(x), where the log joints of all rows have their form; else None.
+
+    Tails tell the degrees of freedom ν: the power -2 / (ν + 1) of the density is then a parabola.
+    """
+    rows = np.arange(len(center))
+    far = np.multiply.outer([*FAR, *np.negative(FAR)], unit) + center
+    near, further = log_joint(np.tile(rows, 4), far.ravel()).reshape(2, 2, -1).mean(0)
+    exponent, level = (near - further) / np.log(FAR[1] / FAR[0]), log_joint(rows, center)
+
+    def powers(places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        return -np.exp(-2 * (log_joint(places, values) - level[places]) / exponent[places])
+
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        normal = parabolas(powers, center, unit) if (exponent > 1).all() else None
+    if normal is None:
+        return None
+    loc, df = normal[0].loc, exponent - 1
+    student = StudentTPredictive(df, loc, normal[0].scale * np.sqrt(-2 * powers(rows, loc) / df))
+    return student, log_joint(rows, loc) - student.log_density(loc)
+
+
 GRID_ROWS = 512  # evaluated on some hundreds of points each at once
 SIMULATIONS, SIMULATED_ROWS = 8, 64  # by which the range of a response is found
 
@@ -161,8 +187,9 @@ class ResponseProcesses:
         support, answers = support_of(self.fit, rows), []
         for part in _parts(rows.num_rows, GRID_ROWS):
             chunk = rows.take(part), support.take(part)
-            normal = self._prediction(functools.partial(ResponseProcesses.as_normals, self, *chunk))
-            answers.append(self.on_grid(*chunk) if normal is None else normal)
+            forms = ResponseProcesses.as_normals, ResponseProcesses.as_students
+            closed = (self._prediction(functools.partial(form, self, *chunk)) for form in forms)
+            answers.append(next((answer for answer in closed if answer is not None), None) or self.on_grid(*chunk))
         return joined(answers)
 
     def log_joints(self, rows: Rows) -> Float[np.ndarray, "S m"]:
@@ -175,7 +202,8 @@ class ResponseProcesses:
         self, rows: Rows, row_indices: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]
     ) -> Float[np.ndarray, "S m"]:
         """Log joints of rows at these places, with these values."""
-        is_compiled = self.at is None or self.closed is None  # for each number of rows
+        is_compiled = self.at is None or (self.closed is None and self.fit.posterior.is_compiled(self.at))
+        # for each number of rows
         more = -len(row_indices) % (min(2 * CACHE_ROWS, self.rows_at_once) if is_compiled else 1)
         row_indices, values = (np.concatenate([array, np.repeat(array[:1], more)]) for array in (row_indices, values))
         return self.log_joints(self.response.put(rows.take(row_indices), values))[:, : len(row_indices) - more]
@@ -205,6 +233,17 @@ class ResponseProcesses:
         if normal is not None and self.at is None:  # about those of the posterior mean
             normal = parabolas(functools.partial(self.log_joints_at, rows), normal[0].loc, normal[0].scale)
         return None if normal is None else (normal[0], self._if_modelled(rows, normal[1]))
+
+    def as_students(self, rows: Rows, support: Support) -> ByProcess | None:
+        """Student-t p(y | x), the parameters integrated out, and log p(x); None where it has another form."""
+        if self.at != "predictive" or not rows.num_rows or not self.fit.posterior.can("mean"):
+            return None
+        at_mean = ResponseProcesses(self.fit, "mean").as_normals(rows, support)
+        if at_mean is None:
+            return None
+        assert isinstance(at_mean[0], NormalPredictive)
+        student = as_student(LogMeanJoint.weighted(self, rows), at_mean[0].loc, at_mean[0].scale)
+        return None if student is None else (student[0], self._if_modelled(rows, student[1]))
 
     def _if_modelled(self, rows: Rows, log_marginals: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "S n"] | None:
         """log p(x | Q), or None where x is given."""

@@ -20,7 +20,7 @@ from bayesgen.typing import Array, Float, Seed
 
 from .cross_products import likelihood_terms
 from .density import FAST_TO_COMPILE, LogLikelihood, LogPriorKind, ProgramDensity
-from .elimination import Elimination, LogDensityOfValues, Solution, Values
+from .elimination import Conditional, Elimination, LogDensityOfValues, Solution, Values
 from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .random_numbers import ByGenerator, FromKey
@@ -136,7 +136,9 @@ class ClosedProgram:
         """log p(x_i, y = k | data) of rows, the latents integrated out."""
         unlabelled = dataclasses.replace(rows, labels=None, weights=None)
         are_many = rows.num_rows * self.program.num_classes > NUMPY_ROWS
-        function = functools.partial(_log_joint if are_many else _log_joint.by_numpy, self)
+        solution = self.solution
+        known = solution.log_integral, (None if len(solution.conditionals) > 1 else solution.conditionals[0])
+        function = functools.partial(_log_joint if are_many else _log_joint.by_numpy, self, *known)
         return over_chunks(function, unlabelled, rows.num_rows, ROWS, least=ROWS)
 
 
@@ -163,13 +165,15 @@ def _mode(closed: ClosedProgram) -> Values:
 
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
-def _log_joint(closed: ClosedProgram, rows: Rows) -> Float[Array, "n K"]:
+def _log_joint(
+    closed: ClosedProgram, log_integral: Float[Array, ""], conditional: Conditional | None, rows: Rows
+) -> Float[Array, "n K"]:
+    """log p(x_i, y = k | data), from the log evidence and, if there is one stage, the distribution of its latents."""
     program, elimination, rest = closed.program, closed.elimination, closed.rest
-    log_density = _log_density(closed)
-    if len(elimination.stages) == 1:  # as the latents' own distribution gives it, whatever the number of data
-        conditional = elimination.stages[0].conditional(log_density, rest)
-        log_density = conditional.log_prob
-    log_integral = elimination.log_integral(log_density, rest)
+    if conditional is None:
+        log_density = _log_density(closed)
+    else:  # it takes less time than the density of the data
+        log_density, log_integral = conditional.log_prob, jnp.zeros(())
 
     def log_probs(row: Rows) -> Float[Array, " K"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)

@@ -240,8 +240,6 @@ class _Search:
             return f"the factor {factors[0]!r} changes the prior"
         if structure.local:
             return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
-        if self.program.response_site is not None:
-            return "the label is a number, and closed forms are of classes, or of programs with label=None"
         if structure.counts_partly:
             return "a scale, a mask or censoring says how much of a row counts"
         return None

@@ -88,7 +88,7 @@ class Introspection:
         traces, program, types = self._traces, self._traces.program, self._traces.classes.types
         has_factors = len(traces.sources.log_priors) > len(program.latents)
         is_normalised = not has_factors and all(types[name].is_normalised for name in program.latents)
-        has_evidence = is_normalised and program.response_site is None and not self.structure.finite
+        has_evidence = is_normalised and not self.structure.finite
         return closed_form.with_elimination(self.elimination, has_evidence, program.latents)
 
     @functools.cached_property

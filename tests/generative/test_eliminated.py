@@ -189,3 +189,76 @@ def test_weights_updates_files_and_left_out_rows(tmp_path):
     same(
         left_out.log_scores[0], bg.predict(without, {"x": rows["x"][:1]}, rule=bg.BMA()).log_probabilities[0, labels[0]]
     )
+
+
+# --- labels that are numbers -----------------------------------------------------------------------------------------
+
+X = np.random.default_rng(3).normal(size=(23, 2))
+Y = X @ [1.0, -2.0] + 0.7 + np.random.default_rng(4).normal(size=23)
+DESIGN = np.c_[np.ones(23), X]
+
+
+def line(n, *, X):
+    variance = numpyro.sample("variance", dist.InverseGamma(2.0, 1.5))
+    slopes = numpyro.sample("slopes", dist.Normal(0.3, 2 * jnp.sqrt(variance)).expand([2]).to_event(1))
+    intercept = numpyro.sample("intercept", dist.Normal(0.0, 3 * jnp.sqrt(variance)))
+    with numpyro.plate("rows", n):
+        numpyro.sample("y", dist.Normal(intercept + X @ slopes, jnp.sqrt(variance)))
+
+
+def line_of_known_noise(n, *, X):
+    slopes = numpyro.sample("slopes", dist.Normal(0.3, 2.0).expand([2]).to_event(1))
+    intercept = numpyro.sample("intercept", dist.Normal(0.0, 3.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("y", dist.Normal(intercept + X @ slopes, 1.3))
+
+
+MEAN, SPREAD = np.array([0.0, 0.3, 0.3]), np.diag([9.0, 4.0, 4.0])
+
+
+def test_regressions_with_unknown_noise_answer_by_student_t():
+    fit = exact(GenerativeProgram(line), {"X": X}, Y)
+    shape = np.eye(23) + DESIGN @ SPREAD @ DESIGN.T
+    marginal = scipy.stats.multivariate_t(DESIGN @ MEAN, 1.5 / 2.0 * shape, df=4)
+    same(fit.log_evidence, marginal.logpdf(Y))
+    precision = DESIGN.T @ DESIGN + np.linalg.inv(SPREAD)
+    mean = np.linalg.solve(precision, DESIGN.T @ Y + np.linalg.inv(SPREAD) @ MEAN)
+    rate = 1.5 + 0.5 * (Y @ Y + MEAN @ np.linalg.inv(SPREAD) @ MEAN - mean @ precision @ mean)
+    same(np.r_[fit.parameters["intercept"], fit.parameters["slopes"]], mean)
+    same(fit.parameters["variance"], rate / (2.0 + 11.5 - 1))
+    new = np.array([[0.3, 1.2], [2.0, -1.0]])
+    design = np.c_[np.ones(2), new]
+    spread = 1 + np.einsum("nd,de,ne->n", design, np.linalg.inv(precision), design)
+    expected = scipy.stats.t(27, design @ mean, np.sqrt(rate / 13.5 * spread))
+    answer = bg.predict(fit, {"X": new}, rule=bg.BMA())
+    np.testing.assert_allclose(answer.mean, expected.mean(), rtol=1e-8)
+    np.testing.assert_allclose(answer.std, expected.std(), rtol=1e-7)
+    np.testing.assert_allclose(answer.log_density([0.5, 3.0]), expected.logpdf([0.5, 3.0]), rtol=1e-7)
+
+
+def test_regressions_with_known_noise_answer_by_normals():
+    fit = exact(GenerativeProgram(line_of_known_noise), {"X": X}, Y)
+    covariance = 1.69 * np.eye(23) + DESIGN @ SPREAD @ DESIGN.T
+    same(fit.log_evidence, scipy.stats.multivariate_normal(DESIGN @ MEAN, covariance).logpdf(Y))
+    design, gain = np.array([[1.0, 0.3, 1.2]]), np.linalg.solve(covariance, DESIGN @ SPREAD).T
+    mean = MEAN + gain @ (Y - DESIGN @ MEAN)
+    variance = 1.69 + design @ (SPREAD - gain @ DESIGN @ SPREAD) @ design.T
+    answer = bg.predict(fit, {"X": design[:, 1:]}, rule=bg.BMA())
+    np.testing.assert_allclose(answer.mean, design @ mean, rtol=1e-8)
+    np.testing.assert_allclose(answer.std, np.sqrt(variance[0]), rtol=1e-7)
+
+
+def test_counts_with_exposures_are_gamma_and_answer_by_negative_binomials():
+    def counted(n, *, hours):
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5))
+        with numpyro.plate("rows", n):
+            numpyro.sample("y", dist.Poisson(rate * hours))
+
+    hours, counts = np.linspace(0.5, 3.0, 23), np.random.default_rng(5).poisson(np.linspace(1.0, 6.0, 23))
+    fit = exact(GenerativeProgram(counted), {"hours": hours}, counts)
+    shape, rate = 2.0 + counts.sum(), 0.5 + hours.sum()
+    same(fit.parameters["rate"], shape / rate)
+    answer = bg.predict(fit, {"hours": np.array([2.0])}, rule=bg.BMA())
+    expected = scipy.stats.nbinom(shape, rate / (rate + 2.0))
+    np.testing.assert_allclose(answer.mean, expected.mean(), rtol=1e-6)
+    np.testing.assert_allclose(answer.log_density([3]), expected.logpmf([3]), rtol=1e-6)
