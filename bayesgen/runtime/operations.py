@@ -161,6 +161,14 @@ def _positions(
     return is_inside.reshape(batch_shape + (1,) * len(slice_axes)), tuple(positions)
 
 
+def _factor(matrices: np.ndarray) -> np.ndarray | None:
+    """Cholesky factors, of which the lower triangle is read; None unless all matrices are positive definite."""
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return None
+
+
 def _solved(matrices: np.ndarray, right: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray | None:
     """The solutions of triangular systems; None of singular ones, and of unusual forms."""
     is_usual = not parameters["unit_diagonal"] and matrices.dtype.kind == "f"
@@ -200,8 +208,7 @@ RULES: Mapping[str, NumPyRule] = {
     "argmax": lambda values, p: np.argmax(values[0], axis=p["axes"][0]),
     "argmin": lambda values, p: np.argmin(values[0], axis=p["axes"][0]),
     "broadcast_in_dim": lambda values, p: _broadcast(values[0], p["shape"], p["broadcast_dimensions"]),
-    # of matrices with positive eigenvalues, of which the lower triangle is read
-    "cholesky": lambda values, p: np.linalg.cholesky(values[0]) if (np.linalg.eigvalsh(values[0]) > 0).all() else None,
+    "cholesky": lambda values, p: _factor(values[0]),
     "concatenate": lambda values, p: np.concatenate(values, p["dimension"]),
     "convert_element_type": lambda values, p: values[0].astype(p["new_dtype"]),
     "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
