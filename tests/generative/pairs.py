@@ -357,9 +357,9 @@ ARRAYS = {
         given_mean,
     ),
     "wishart, precision": wishart(1.0),
-    "wishart, precision, multiple": wishart(2.5),
+    "wishart, precision, multiple of a matrix": wishart(2.5),
     "inverse wishart, covariance": inverse_wishart(1.0),
-    "inverse wishart, covariance, multiple": inverse_wishart(2.5),
+    "inverse wishart, covariance, multiple of a matrix": inverse_wishart(2.5),
 }
 """Of latents that are vectors or matrices."""
 

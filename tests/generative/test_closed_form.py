@@ -6,7 +6,6 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from numpyro import handlers
 
 import bayesgen as bg
 from bayesgen import GenerativeProgram
@@ -260,130 +259,10 @@ def test_a_model_written_with_obs_has_its_exact_posterior():
     same(exact(program, rows).parameters["q"], (2 + heads.sum()) / (5 + len(heads)))
 
 
-# --- programs that only look conjugate ------------------------------------------------------------------------------
-
-
 def squared(n):
     q = numpyro.sample("q", dist.Beta(2, 3))
     with numpyro.plate("rows", n):
         numpyro.sample("x", dist.Bernoulli(q * q))
-
-
-def product(n):
-    q, r = (numpyro.sample(name, dist.Beta(2, 3)) for name in "qr")
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q * r))
-
-
-def shared_scale(n):
-    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
-    m = numpyro.sample("m", dist.Normal(0, jnp.sqrt(v)))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
-        numpyro.sample("z", dist.Laplace(0.0, jnp.sqrt(v)))
-
-
-def hierarchical(n):
-    a = numpyro.sample("a", dist.Gamma(2.0, 1.0))
-    q = numpyro.sample("q", dist.Beta(a, 3))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-def independent_scale(n):
-    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
-    m = numpyro.sample("m", dist.Normal(0, 3.0))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
-
-
-def scale_to_a_power(n):
-    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
-    m = numpyro.sample("m", dist.Normal(0, v))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
-
-
-def location_by_scale(n):
-    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0))
-    m = numpyro.sample("m", dist.Normal(v, jnp.sqrt(v)))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)))
-
-
-def swapped_variances(n):
-    v = numpyro.sample("v", dist.InverseGamma(2.0, 1.0).expand([2]).to_event(1))
-    m = numpyro.sample("m", dist.Normal(0, jnp.sqrt(v[::-1])).to_event(1))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, jnp.sqrt(v)).to_event(1))
-
-
-def truncated_prior(n):
-    m = numpyro.sample("m", dist.TruncatedNormal(0, 1, low=0.0))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Normal(m, 1.0))
-
-
-def truncated_rows(n):
-    m = numpyro.sample("m", dist.Normal(0, 1))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.TruncatedNormal(m, 1.0, low=0.0))
-
-
-def masked(n):
-    q = numpyro.sample("q", dist.Beta(2, 3).mask(False))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-def tempered_prior(n):
-    with handlers.scale(scale=0.5):
-        q = numpyro.sample("q", dist.Beta(2, 3))
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-def tempered_rows(n):
-    q = numpyro.sample("q", dist.Beta(2, 3))
-    with numpyro.plate("rows", n), handlers.scale(scale=0.5):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-def with_factor(n):
-    q = numpyro.sample("q", dist.Beta(2, 3))
-    numpyro.factor("bonus", 2.0 * q)
-    with numpyro.plate("rows", n):
-        numpyro.sample("x", dist.Bernoulli(q))
-
-
-LOOKALIKES = [
-    (squared, "q", "x", "link"),
-    (product, "q", "x", "pair"),
-    (shared_scale, "v", "x", "shared latent"),
-    (hierarchical, "q", "x", "given 'a', which is sampled"),
-    (hierarchical, "a", "", "hierarchical prior"),
-    (independent_scale, "m", "x", "given 'v', which is sampled"),
-    (scale_to_a_power, "m", "x", "given 'v', which is sampled"),
-    (location_by_scale, "m", "x", "given 'v', which is sampled"),
-    (swapped_variances, "v", "x", "proof"),
-    (truncated_prior, "m", "x", "pair"),
-    (truncated_rows, "m", "x", "rows have no statistic"),
-    (masked, "q", "x", "pair"),
-    (tempered_prior, "q", "x", "proof"),
-    (tempered_rows, "q", "x", "a scale, a mask"),
-    (with_factor, "q", "x", "the factor 'bonus'"),
-]
-
-
-@pytest.mark.parametrize(("function", "latent", "attribute", "reason"), LOOKALIKES, ids=lambda part: str(part)[:24])
-def test_what_only_looks_conjugate_is_refused_with_the_reason(function, latent, attribute, reason):
-    has_label = "y" in function.__code__.co_consts
-    program = GenerativeProgram(function, **({"classes": 3} if has_label else {"label": None}))
-    frame = program.closed_form
-    line = frame[(frame.latent == latent) & (frame.attribute == attribute)].iloc[0]
-    assert bool(line.family) == reason.startswith("given")
-    assert line.reason.startswith(reason)
-    assert program.conjugate(bg.Schema(classes=program.classes or None)) is None
 
 
 def test_exact_names_latent_attribute_reason_and_remedy():

@@ -1,0 +1,76 @@
+"""Exact posteriors of the pairs that NIMBLE integrates out, against quadrature and the chain rule with SciPy."""
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from oracles.moments import assert_mean
+
+import bayesgen as bg
+
+from .pairs import ARRAYS, BEYOND, ENTRIES, IMPROPER, NEW, PROPER, REALS
+
+SLOW = ("identity", "weights", "lines", "multiple of a matrix", "precision")  # links beside the first one of an entry
+QUICK = ("gamma, poisson, weights", "normal, normal mean, lines")
+
+
+def rows_of(table, quick=()):
+    """The entries of a table, of which those that take long are slow."""
+    is_slow = {name: name.split(", ")[-1] in SLOW and not name.startswith("beta") for name in table}
+    if quick:
+        is_slow = {name: name not in quick for name in table}
+    return [pytest.param(name, marks=pytest.mark.slow) if is_slow[name] else name for name in table]
+
+
+def test_the_table_has_all_entries_of_nimble():
+    """But the stick that is broken, which stands beside other structures."""
+    numbers = sum(len(set(likelihoods) - set(BEYOND)) for _, likelihoods in ENTRIES.values())
+    assert numbers + len([name for name in ARRAYS if "multiple" not in name]) + 1 == 29
+
+
+def assert_close(actual, expected, name):
+    # NumPyro's own density of negative binomial counts is good to 1e-6
+    np.testing.assert_allclose(actual, expected, rtol=1e-5 if "negative" in name else 1e-8)
+
+
+@pytest.mark.parametrize("name", rows_of(PROPER))
+def test_pairs_have_the_evidence_and_mean_of_quadrature(name):
+    case = PROPER[name]
+    fit, expected = bg.fit(case.program, case.data(slice(-NEW)), method=bg.Exact()), case.answer(case.rows)
+    assert fit.program.closed_form.reason.tolist() == [""]
+    assert_close(fit.log_evidence, expected.log_evidence, name)
+    assert_close(fit.parameters["theta"], expected.mean, name)
+
+
+@pytest.mark.parametrize("name", rows_of(PROPER, QUICK))
+def test_pairs_have_the_spread_and_predictive_of_quadrature(name):
+    case = PROPER[name]
+    fit, expected = bg.fit(case.program, case.data(slice(-NEW)), method=bg.Exact()), case.answer(case.rows)
+    predictive = bg.predict(fit, case.data(slice(-NEW, None)), rule=bg.BMA()).log_marginal
+    assert_close(predictive, expected.log_predictive, name)
+    if "wishart" not in name:  # variances of entries of matrices are not given
+        assert_close(fit.summary()["sd"], np.ravel(expected.sd), name)
+
+
+@pytest.mark.parametrize("name", rows_of(IMPROPER, ["half flat, normal sd, multiple"]))
+def test_improper_priors_have_no_evidence_and_are_integrated_out(name):
+    case = IMPROPER[name]
+    expected = case.answer(case.rows)
+    with pytest.raises(bg.FitError, match="'theta'"):
+        bg.fit(case.program, case.data(slice(-NEW)), method=bg.Exact())
+    fit = bg.fit(case.program, case.data(slice(-NEW)), method=bg.NUTS(num_samples=500, integrate_out=["theta"]))
+    assert fit.attributes["integrated_out"] == ("theta",)
+    draws = fit.parameters["theta"]
+    assert_mean(draws, expected.mean)
+    assert_mean((draws - expected.mean) ** 2, expected.sd**2)
+
+
+def test_a_flat_prior_is_refused_where_the_posterior_is_improper():
+    def sum_of_two(n):
+        theta = numpyro.sample("theta", dist.ImproperUniform(dist.constraints.real, (), (2,)))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Normal(theta.sum(), 1.0))
+
+    program = bg.GenerativeProgram(sum_of_two, label=None)
+    with pytest.raises(bg.FitError, match="theta"):
+        bg.fit(program, {"x": REALS}, method=bg.NUTS(integrate_out=["theta"]))
