@@ -7,11 +7,11 @@ import numpy as np
 from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
 from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, FinitePosterior
-from bayesgen.program import ClosedProgram, ConcreteModel, Conjugate, LogPriorKind, ProgramDensity
+from bayesgen.program import ClosedProgram, ConcreteModel, Conjugate
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
 from .fit import Fit
-from .problem import Method, ProgramProblem, values_of
+from .problem import Method, ProgramProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,16 +67,16 @@ class Exact(Method):
         if isinstance(prior, ClosedProgram):
             posterior = prior.update(statistics)
             _ = posterior.solution  # which is refused here where these data have none
-            return ClosedPosterior(posterior)
+            return ClosedPosterior(posterior) if posterior.finite is None else FinitePosterior(posterior)
         return ConjugatePosterior(model, schema, prior.update(statistics), prior, statistics)
 
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         data = problem.data
         if problem.is_enumerable:
-            values = values_of(ProgramDensity(problem.program, problem.log_likelihoods, LogPriorKind.SITES))
-            log_weights, log_evidence = np.asarray(values.log_weights), float(values.log_integral)
-            return problem.result(self, FinitePosterior(problem.program, log_weights, log_evidence))
+            closed = ClosedProgram(problem.program, problem.program.elimination, problem.log_likelihoods)
+            _ = closed.solution  # which is refused here where the data are impossible
+            return problem.result(self, FinitePosterior(closed))
         assert problem.closed_prior is not None
         posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
         return problem.result(self, posterior)

@@ -111,7 +111,7 @@ def to_datatree(
         latents = chains_joined(latent_draws(self, values))
         groups["log_prior"] = by_chain(values, log_priors(self.program, latents))
     if posterior.is_weighted:
-        groups["weights_data"] = posterior.parameters
+        groups["weights_data"] = {f"{name}_by_value": value for name, value in posterior.parameters.items()}
     table, rows = None, None
     if X is not None:
         table = read_table(X, y)
@@ -314,7 +314,8 @@ def _program_axes(fit: TrainedProgram) -> tuple[dict[str, Sequence[Any]], dict[s
         name, _ = fit.program.coordinates.get(site, (site, None))
         if name not in fit.parameters:
             continue
-        num_axes = np.ndim(fit.parameters[name]) - (2 if fit.is_sampled else 0)
+        is_weighted = isinstance(fit.posterior, ProcessPosterior) and fit.posterior.is_weighted
+        num_axes = np.ndim(fit.parameters[name]) - (2 if fit.is_sampled else int(is_weighted))
         dims[name] = ["class" if axis == class_axis else f"{name}_dim_{axis}" for axis in range(num_axes)]
     for name, latent in fit.program.structure.continuous_local:
         dims[name] = ["row", *numbered_axes(name, 1 + len(latent.row_shape))[1:]]

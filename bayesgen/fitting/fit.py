@@ -149,9 +149,16 @@ class Fit(TrainedProgram, Generic[Labelled]):
         """
         if not isinstance(prob, float | np.floating) or not 0 < prob < 1:
             raise PredictionError(f"summary: prob must be between 0 and 1, got {prob!r}.")
-        numbers = sampling.process_posterior(self).numbers(float(prob))
+        posterior, (axis_coords, axis_dims) = sampling.process_posterior(self), export.axes(self)
+        numbers = posterior.numbers(float(prob))
         shapes = {name: np.shape(values) for name, values in next(iter(numbers.values())).items()}
-        names = export.with_names_of_user(shapes, export.axes(self), coords or {}, dims or {}, {"parameter", *numbers})
+        if posterior.is_weighted:
+            axis_dims = {
+                name: ["joint value", *axis_dims.get(name, export.numbered_axes(name, len(shape) - 1))]
+                for name, shape in shapes.items()
+            }
+        defaults = axis_coords, axis_dims
+        names = export.with_names_of_user(shapes, defaults, coords or {}, dims or {}, {"parameter", *numbers})
         has_own_categories = any(dim.endswith("category") for dim in coords or {})
         return frame_of_numbers(numbers, *names, {} if has_own_categories else self.schema.categories)
 

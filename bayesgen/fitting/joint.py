@@ -172,7 +172,8 @@ class JointMethod(Method, abc.ABC):
         """
         if isinstance(self.starts, GivenParameters):
             program: Any = density.program
-            origin = density.constrain(jnp.zeros(density.dimension))
+            first = {name: values[0] for name, values in program.structure.finite_values.items()}
+            origin = first | density.constrain(jnp.zeros(density.dimension))
             defaults = program.parameters_of({name: origin[name] for name in program.latents})
             return self.starts.vectors(program, defaults), len(self.starts.parameters)
         complete = _complete_data(problem, statistics, self.starts)

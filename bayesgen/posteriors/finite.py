@@ -1,19 +1,20 @@
-"""`FinitePosterior`: the exact posterior of discrete latents that all rows share, by enumeration."""
+"""`FinitePosterior`: the exact posterior of a program with discrete latents that all rows share, by enumeration."""
 
+import functools
+import operator
 from collections.abc import Mapping
 
+import jax
 import numpy as np
+import scipy.special
 
-from bayesgen.data import Rows
 from bayesgen.describe import free_name, quote_some
 from bayesgen.errors import PredictionError
-from bayesgen.generative import GenerativeProgram
-from bayesgen.program import mixture_table
-from bayesgen.records import by_content
-from bayesgen.runtime import generator
-from bayesgen.typing import Float, Int, PRNGKeyArray
+from bayesgen.records import by_content, fill
+from bayesgen.typing import Float
 
-from .base import At, ParameterArrays, ParameterSummaries, ProcessPosterior
+from .base import ParameterArrays, ParameterSummaries
+from .closed import ClosedPosterior
 
 NO_MEAN = (
     "The program has the discrete latents {}, which have no mean. Use PlugIn(at='mode'), the most probable process, or "
@@ -22,29 +23,21 @@ NO_MEAN = (
 
 
 @by_content
-class FinitePosterior(ProcessPosterior):
-    """The exact posterior of a program whose latents are discrete: the weights of their joint values.
+class FinitePosterior(ClosedPosterior):
+    """A finite mixture: the weight of each joint value of the discrete latents, and the posterior of others given it.
 
-    Attributes:
-        program: the bound program.
-        log_weights: log posterior probability of each joint value.
-        log_evidence: of the data.
+    Parameters have the joint values as first axis.
     """
 
-    program: GenerativeProgram
-    log_weights: Float[np.ndarray, " J"]
-    log_evidence: float
-    conjugate = None
     is_weighted = True
-
-    @property
-    def weights(self) -> Float[np.ndarray, " J"]:
-        """Posterior probability of each joint value."""
-        return np.exp(self.log_weights)
 
     @property
     def refusals(self) -> Mapping[str, str]:
         return {"mean": NO_MEAN.format(quote_some(self.values))}
+
+    @functools.cached_property
+    def log_evidence(self) -> float:  # type: ignore[override]
+        return float(scipy.special.logsumexp(self.closed.solution.log_integral))
 
     @property
     def values(self) -> ParameterArrays:
@@ -52,38 +45,36 @@ class FinitePosterior(ProcessPosterior):
         return self.program.structure.finite_values
 
     @property
+    def weights(self) -> Float[np.ndarray, " J"]:
+        """Posterior probability of each joint value."""
+        return np.exp(self.closed.log_weights)
+
+    @property
     def parameters(self) -> ParameterArrays:
-        """The joint values and their weights."""
-        return {**self.values, free_name("weight", self.values): self.weights}
+        """The joint values, the means of other latents given each, and the weights."""
+        values = {**self.closed.solution.mean, **self.values}
+        return {
+            **{name: np.asarray(values[name]) for name in self.program.latents},
+            free_name("weight", values): self.weights,
+        }
 
     @property
     def mean(self) -> ParameterArrays:
         raise PredictionError(self.refusals["mean"])
 
-    @property
-    def mode(self) -> ParameterArrays:
-        return self._at(self.weights.argmax())
-
-    def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
-        if at != "predictive":
-            return super()._log_joint(rows, at)
-        return mixture_table(self.program.for_prediction, self.log_weights, rows)
-
-    def _draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
-        """Independent draws, as one chain."""
-        return self._sampled((1, num_draws), key)
-
-    def parameter_draws(self, num_draws: int, key: PRNGKeyArray) -> ParameterArrays:
-        """Independent draws, as four chains."""
-        return self._sampled((4, num_draws), key)
-
     def numbers(self, prob: float) -> ParameterSummaries:
-        """Each joint value with its weight."""
-        weights = {n: self.weights.reshape(-1, *(1,) * (v.ndim - 1)) + 0 * v for n, v in self.values.items()}
-        return {"weight": weights, "value": self.values}
+        """Each joint value with its weight, and the other latents given it."""
+        arrays = {name: self.parameters[name] for name in self.program.latents}
+        weights = {name: self.weights.reshape(-1, *(1,) * (v.ndim - 1)) + 0 * v for name, v in arrays.items()}
+        if not self.program.structure.latents:
+            return {"weight": weights, "value": arrays}
+        columns = [self._given(index).numbers(prob) for index in range(len(self.weights))]
+        return {"weight": weights} | {
+            label: {name: np.stack([numbers[label][name] for numbers in columns]) for name in weights}
+            for label in columns[0]
+        }
 
-    def _sampled(self, shape: tuple[int, ...], key: PRNGKeyArray) -> ParameterArrays:
-        return self._at(generator(key).choice(len(self.weights), shape, p=self.weights))
-
-    def _at(self, index: Int[np.ndarray, "..."] | np.integer) -> ParameterArrays:
-        return {name: joint[index] for name, joint in self.values.items()}
+    def _given(self, index: int) -> ClosedPosterior:
+        """The posterior given one joint value."""
+        values, solution = jax.tree.map(operator.itemgetter(index), (self.values, self.closed.solution))
+        return ClosedPosterior(fill(self.closed.given(values), solution=solution))

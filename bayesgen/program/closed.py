@@ -9,18 +9,31 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
+from jax.scipy.special import logsumexp
 
 from bayesgen.data import Rows
 from bayesgen.describe import quote_some
 from bayesgen.errors import FitError
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import OwnedJit, Traced, as_key, generator, in_float64, over_chunks
+from bayesgen.runtime import (
+    CACHED_CELLS,
+    OwnedJit,
+    Traced,
+    as_key,
+    beyond_memory,
+    generator,
+    in_float64,
+    over_chunks,
+    padded_size,
+)
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Seed
 
 from .cross_products import likelihood_terms
 from .density import FAST_TO_COMPILE, LogLikelihood, LogPriorKind, ProgramDensity
 from .elimination import Conditional, Elimination, LogDensityOfValues, Solution, Values
+from .enumeration import Enumeration
 from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .random_numbers import ByGenerator, FromKey
@@ -73,19 +86,37 @@ class ClosedProgram:
         """The posterior given the data."""
         return copied(self, terms=likelihood_terms(self.program, statistics))
 
+    @property
+    def finite(self) -> Enumeration | None:
+        """The last stage, where it enumerates discrete latents."""
+        last = self.elimination.stages[-1] if self.elimination.stages else None
+        return last if isinstance(last, Enumeration) else None
+
+    def given(self, values: Arrays) -> "ClosedProgram":
+        """The program with values of the latents of the last stage."""
+        return copied(self, elimination=Elimination(self.elimination.stages[:-1]), rest={**self.rest, **values})
+
     @functools.cached_property
     @in_float64
     def solution(self) -> Solution:
-        """The distributions of the latents.
+        """The distributions of the latents; given each joint value of discrete ones, (J, ...), where there are any.
 
         Raises:
-            FitError: latents that do not have the form of their stage given these data, or an improper posterior.
+            FitError: latents that do not have the form of their stage given these data, or an improper posterior; more
+                numbers than half of the memory.
         """
+        if self.finite is not None:
+            _check_memory(self.program.structure.num_finite, self.elimination)
         solve, rng = _solution if self.density.cost > NUMPY_COST else _solution.by_numpy, np.random.default_rng(0)
         for _ in range(PROOFS):
             numbers = {name: rng.normal(size=shape) for name, shape in self.elimination.shapes.items()}
             solution = jax.tree.map(np.asarray, solve(self, numbers))
-            if not (solution.misfit <= MOST_MISFIT and solution.shift <= MOST_SHIFT):
+            if not np.any(np.isfinite(solution.log_integral)) and self.finite is not None:
+                raise FitError(
+                    f"These data are impossible at every value of {quote_some(self.finite.names)}: add a value that "
+                    "makes them possible, or let rows be noisy."
+                )
+            if not np.all((solution.misfit <= MOST_MISFIT) & (solution.shift <= MOST_SHIFT)):
                 raise FitError(
                     f"Given these data the posterior of the latents {quote_some(self.elimination.names)} has no closed "
                     "form: it is improper, or its form is another one than that for complete rows, as where cells are "
@@ -113,18 +144,26 @@ class ClosedProgram:
     @in_float64
     def quantile(self, prob: float) -> dict[str, np.ndarray]:
         """Quantiles of entries; NaN without a closed form, as of latents whose distribution is given others."""
-        last, *others = self.solution.conditionals
-        quantiles = {name: np.asarray(value) for name, value in last.quantile(prob).items()}
+        last, others = self.solution.conditionals[:1], self.solution.conditionals[1:]
+        quantiles = {name: value for conditional in last for name, value in conditional.quantile(prob).items()}
         inner = {name: np.nan * value for conditional in others for name, value in conditional.mean().items()}
-        return quantiles | {name: np.asarray(value) for name, value in inner.items()}
+        return {name: np.asarray(value) for name, value in (quantiles | inner).items()}
+
+    @property
+    def log_weights(self) -> Float[np.ndarray, " J"]:
+        """Log posterior probability of each joint value of the discrete latents."""
+        return self.solution.log_integral - scipy.special.logsumexp(self.solution.log_integral)
 
     @in_float64
     def sample(self, shape: tuple[int, int], seed: Seed) -> dict[str, np.ndarray]:
         """Independent draws of the latents."""
         rng, num_draws = generator(as_key(seed)), math.prod(shape)
-        last, *inner = self.solution.conditionals
-        draws = {name: np.asarray(draw) for name, draw in last.sample(ByGenerator(rng, num_draws)).items()}
-        if inner:
+        if self.finite is None:
+            of_last = self.solution.conditionals[0].sample(ByGenerator(rng, num_draws))
+        else:
+            of_last = self.finite.at(rng.choice(len(self.log_weights), num_draws, p=np.exp(self.log_weights)))
+        draws = {name: np.asarray(draw) for name, draw in of_last.items()}
+        if len(self.elimination.stages) > 1:
             keys = np.asarray(jax.random.key_data(jax.random.split(jax.random.key(rng.integers(2**31)), num_draws)))
             given_last = functools.partial(_draws.by_numpy, self)
             draws = over_chunks(lambda part: given_last(*part), (draws, keys), num_draws, DRAWS, least=DRAWS)
@@ -135,15 +174,27 @@ class ClosedProgram:
     def log_joint(self, rows: Rows) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | data) of rows, the latents integrated out."""
         unlabelled = dataclasses.replace(rows, labels=None, weights=None)
-        are_many = rows.num_rows * self.program.num_classes > NUMPY_ROWS
-        solution = self.solution
-        known = solution.log_integral, (None if len(solution.conditionals) > 1 else solution.conditionals[0])
-        function = functools.partial(_log_joint if are_many else _log_joint.by_numpy, self, *known)
-        return over_chunks(function, unlabelled, rows.num_rows, ROWS, least=ROWS)
+        num_cases = self.program.num_classes * np.size(self.solution.log_integral)
+        is_table = not self.solution.conditionals
+        size = padded_size(max(ROWS, CACHED_CELLS // num_cases)) if is_table else ROWS
+        log_joint = _log_joint if rows.num_rows * num_cases > NUMPY_ROWS else _log_joint.by_numpy
+        conditional = self.solution.conditionals[0] if len(self.solution.conditionals) == 1 else None
+        function = functools.partial(log_joint, self, self.solution.log_integral, conditional)
+        return over_chunks(function, unlabelled, rows.num_rows, size, least=ROWS)
+
+
+def _check_memory(num_values: int, elimination: Elimination) -> None:
+    """Refuse posteriors at so many values of discrete latents that take more than half of the memory."""
+    numbers = sum(math.prod(shape) for shape in elimination.shapes.values()) ** 2
+    refusal = beyond_memory(f"The posteriors at {num_values:,} values of discrete latents", 8.0 * num_values * numbers)
+    if refusal:
+        raise FitError(f"{refusal} Let these latents have fewer values, or sum some of them out in the program.")
 
 
 @OwnedJit
 def _solution(closed: ClosedProgram, numbers: Values) -> Solution:
+    if closed.finite is not None:
+        return closed.finite.over_values(lambda values: _solution(closed.given(values), numbers))
     return closed.elimination.solution(_log_density(closed), closed.rest, numbers)
 
 
@@ -166,10 +217,26 @@ def _mode(closed: ClosedProgram) -> Values:
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
 def _log_joint(
-    closed: ClosedProgram, log_integral: Float[Array, ""], conditional: Conditional | None, rows: Rows
+    closed: ClosedProgram, log_integral: Float[Array, "*J"], conditional: Conditional | None, rows: Rows
 ) -> Float[Array, "n K"]:
     """log p(x_i, y = k | data), from the log evidence and, if there is one stage, the distribution of its latents."""
+    if closed.finite is None:
+        return _log_joint_given(closed, rows, log_integral, conditional)
+
+    def given(values: Values, *known: Any) -> Float[Array, "n K"]:
+        return _log_joint_given(closed.given(values), rows, *known)
+
+    log_weights = log_integral - logsumexp(log_integral)
+    tables = closed.finite.over_values(given, log_integral, conditional)
+    return logsumexp(log_weights[:, None, None] + tables, axis=0)
+
+
+def _log_joint_given(
+    closed: ClosedProgram, rows: Rows, log_integral: Float[Array, ""], conditional: Conditional | None
+) -> Float[Array, "n K"]:
     program, elimination, rest = closed.program, closed.elimination, closed.rest
+    if not elimination.stages:
+        return log_joint_of(program, evaluate_classes(program, rest, rows.covariates), rows)
     if conditional is None:
         log_density = _log_density(closed)
     else:  # it takes less time than the density of the data
@@ -197,6 +264,10 @@ def _log_density(closed: ClosedProgram) -> LogDensityOfValues:
 
 def _inline(closed: ClosedProgram, function: Callable[[Arrays], Array]) -> Callable[[Arrays], Array]:
     """A function of all latents as one of those that are integrated out, without calls: its derivatives are traced."""
-    real = jnp.result_type(float)
-    values = {name: jax.ShapeDtypeStruct(shape, real) for name, shape in closed.elimination.shapes.items()}
-    return Traced(jax.make_jaxpr(lambda values: function({**closed.rest, **values}))(values), 0).inline
+    types = dict.fromkeys([site.name for site in closed.program.structure.finite], int)
+    values = {name: jax.ShapeDtypeStruct(jnp.shape(v), jnp.result_type(v)) for name, v in closed.rest.items()}
+    values |= {
+        name: jax.ShapeDtypeStruct(shape, jnp.result_type(types.get(name, float)))
+        for name, shape in closed.elimination.shapes.items()
+    }
+    return Traced(jax.make_jaxpr(function)(values), 0).inline

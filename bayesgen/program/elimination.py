@@ -197,6 +197,8 @@ class Elimination:
             misfits.append(_misfit(marginal(moved), near, point))
             at_means |= mean
             conditionals.append(conditional)
+        if not conditionals:
+            return Solution(log_density(rest), [], {}, {}, jnp.zeros(()), jnp.zeros(()))
         last, *inner = conditionals
         mean = {name: at_means[name] for name in self.names}
         given_others = {name: jnp.nan * mean[name] for conditional in inner for name in conditional.mean()}

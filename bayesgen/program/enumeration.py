@@ -42,8 +42,8 @@ class Enumeration(Stage):
     def only(self, names: Collection[str]) -> "Enumeration":
         return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
 
-    def over_values(self, function: Callable[[Values], Any]) -> Any:
-        """The results of a function at all joint values, (J, ...). Traceable.
+    def over_values(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """The results of a function at all joint values, and the entries of arrays (J, ...). Traceable.
 
         They are computed together where their numbers make a table that is small enough; else batch by batch, and by
         the backward pass again.
@@ -51,13 +51,17 @@ class Enumeration(Stage):
         values: Values = dict(joint_values(self.sites))
         batch = max(1, int(TABLE_CELLS / max(1.0, self.cost)))
         if batch >= len(values[self.names[0]]):
-            return jax.vmap(function)(values)
-        return jax.lax.map(jax.checkpoint(function), values, batch_size=batch)
+            return jax.vmap(function)(values, *arrays)
+        return jax.lax.map(lambda parts: jax.checkpoint(function)(*parts), (values, *arrays), batch_size=batch)
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "WeightedValues":
         logs = self.over_values(lambda values: log_density({**others, **values}))
         log_integral = logsumexp(logs)
-        return WeightedValues(self.sites, logs - log_integral, log_integral)
+        return WeightedValues(self, logs - log_integral, log_integral)
+
+    def at(self, index: Int[Array, "*draws"]) -> Values:
+        """Latent -> its value in the joint values of these numbers."""
+        return {name: jnp.asarray(values)[index] for name, values in joint_values(self.sites).items()}
 
 
 @record
@@ -67,27 +71,23 @@ class WeightedValues(Conditional):
     Their most probable value stands for the mean, which they do not have.
 
     Attributes:
-        sites: the latents.
+        stage: the latents.
         log_weights: log probability of each joint value.
         log_integral: of the density that it was made from.
     """
 
-    sites: tuple[FiniteSite, ...] = static()
+    stage: Enumeration = static()
     log_weights: Float[Array, " J"]
     log_integral: Float[Array, ""]
 
-    def at(self, index: Int[Array, "*draws"]) -> Values:
-        """Latent -> its value in the joint values of these numbers."""
-        return {name: jnp.asarray(values)[index] for name, values in joint_values(self.sites).items()}
-
     def log_prob(self, values: Arrays) -> Float[Array, ""]:
-        table = joint_values(self.sites)
+        table = joint_values(self.stage.sites)
         equal = [(table[name] == values[name]).reshape(len(self.log_weights), -1).all(1) for name in table]
         return jnp.where(jnp.stack(equal).all(0), self.log_weights, -jnp.inf).max()
 
     def sample(self, random: RandomNumbers) -> Values:
         times = jnp.exp(random.log_gamma(jnp.ones_like(self.log_weights)) - self.log_weights)
-        return self.at(jnp.argmin(times, -1))
+        return self.stage.at(jnp.argmin(times, -1))
 
     def about(self, numbers: Arrays) -> Values:
         return self.mode()
@@ -96,7 +96,7 @@ class WeightedValues(Conditional):
         return self.mode()
 
     def mode(self) -> Values:
-        return self.at(jnp.argmax(self.log_weights))
+        return self.stage.at(jnp.argmax(self.log_weights))
 
     def variance(self) -> Values:
         return {name: jnp.full(value.shape, np.nan) for name, value in self.mode().items()}

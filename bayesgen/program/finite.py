@@ -1,15 +1,16 @@
 """Discrete latents, and their joint values."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from bayesgen.typing import Int
 
 
-class FiniteSite(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class FiniteSite:
     """The name and shape of a discrete latent, and the values that each of its entries may have."""
 
     name: str

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jax.scipy.special import logsumexp
 
 from bayesgen.data import Rows
 from bayesgen.records import record
@@ -235,19 +234,6 @@ def program_table(program: Program, latents: Arrays, rows: Rows) -> Float[np.nda
 
 
 log_joint = OwnedJit(log_joint_table)
-
-
-def mixture_table(program: Program, log_weights: Float[np.ndarray, " J"], rows: Rows) -> Float[np.ndarray, "n K"]:
-    """log p(x_i, y = k), averaged over the joint values of the discrete latents of a program that has no others."""
-    chunk = min(TABLE_CHUNK_ROWS, _rows_that_fit(rows, program.num_cases * len(log_weights)))
-    with jax.enable_x64(True), placed(_work(program, rows, chunk, len(log_weights))):
-        return over_chunks(lambda part: _mixture_table(program, log_weights, part), rows, rows.num_rows, chunk)
-
-
-@OwnedJit
-def _mixture_table(program: Program, log_weights: Float[Array, " J"], rows: Rows) -> Float[Array, "n K"]:
-    tables = jax.vmap(lambda values: log_joint_table(program, values, rows))(program.structure.finite_values)
-    return logsumexp(log_weights[:, None, None] + tables, axis=0)
 
 
 def log_joint_draws(program: Program, latents: Arrays, rows: Rows) -> Float[np.ndarray, "draws n K"]:

@@ -375,7 +375,7 @@ class Program(abc.ABC):
     @property
     def latents(self) -> tuple[str, ...]:
         """Names of the latent sites."""
-        return tuple(name for name, *_ in self.structure.latents + self.structure.finite)
+        return (*self.continuous_latents, *(site.name for site in self.structure.finite))
 
     @property
     def continuous_latents(self) -> tuple[str, ...]:

@@ -88,8 +88,7 @@ class Introspection:
         traces, program, types = self._traces, self._traces.program, self._traces.classes.types
         has_factors = len(traces.sources.log_priors) > len(program.latents)
         is_normalised = not has_factors and all(types[name].is_normalised for name in program.latents)
-        has_evidence = is_normalised and not self.structure.finite
-        return closed_form.with_elimination(self.elimination, has_evidence, program.latents)
+        return closed_form.with_elimination(self.elimination, is_normalised, program.latents)
 
     @functools.cached_property
     @in_float64
@@ -121,7 +120,7 @@ class Introspection:
     @property
     def latent_supports(self) -> dict[str, Constraint]:
         """Latent site -> support of one entry of an event."""
-        return {name: self._discovery.supports[name] for name, *_ in self.structure.latents + self.structure.finite}
+        return {name: self._discovery.supports[name] for name in self._traces.program.latents}
 
     def support_of_response(self, site: str, rows: Rows) -> Constraint:
         """The support of a label that is a number, in rows; bounds that differ between these have the rows first.

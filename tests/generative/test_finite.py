@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,6 +13,7 @@ import scipy.stats
 
 import bayesgen as bg
 from bayesgen import GenerativeProgram
+from bayesgen.program import Enumeration, FiniteSite
 
 close = np.testing.assert_allclose
 SPACE = bg.number_game("tenenbaum")
@@ -151,8 +153,8 @@ def test_draws_have_the_frequencies_of_the_weights_and_updates_those_of_all_rows
     close(draws["doubled"].mean(), weights @ fit.parameters["doubled"], atol=0.02)
     tree = fit.to_datatree({"count": COUNTS}, LABELS)
     assert tree.posterior["kind"].shape == (4, 1000, 2) and tree.posterior["kind"].dtype.kind == "i"
-    close(tree.weights_data["weight"], weights)
-    assert tree.weights_data["kind"].shape == (18, 2)
+    close(tree.weights_data["weight_by_value"], weights)
+    assert tree.weights_data["kind_by_value"].shape == (18, 2)
     assert fit.simulate(5, seed=1)["count"].shape == (5,)
 
 
@@ -222,6 +224,96 @@ def test_latents_are_integrated_out_given_each_value():
     draws = {name: value.reshape(-1) for name, value in fit.parameters.items()}
     close(np.bincount(draws["shift"], minlength=3) / 8000, scipy.special.softmax(logs), atol=0.02)
     close([draws["mean"][draws["shift"] == shift].mean() for shift in range(3)], means, atol=0.04)
+
+
+def test_the_exact_posterior_is_a_mixture_over_values(tmp_path):
+    program, row = GenerativeProgram(shifted, label=None), {"height": np.array([1.0, -0.3])}
+    logs, means, deviation = of_shifts()
+    weights = scipy.special.softmax(logs)
+    fit = exact(program, {"height": HEIGHTS})
+    close(fit.log_evidence, scipy.special.logsumexp(logs), rtol=1e-12)
+    close(fit.parameters["weight"], weights, rtol=1e-10)
+    close(fit.parameters["mean"], means, rtol=1e-10)
+    spreads = np.hypot(0.8, deviation)
+    densities = scipy.stats.norm(means[:, None] + SHIFTS[:, None], spreads).pdf(row["height"])
+    close(bg.predict(fit, row, rule=bg.BMA()).log_marginal, np.log(weights @ densities), rtol=1e-10)
+    fit.save(tmp_path / "fit.nc")
+    assert bg.load(tmp_path / "fit.nc", program=program) == fit
+    point = bg.fit(program, {"height": HEIGHTS}, method=bg.MAP())
+    plugged, at_mode = (bg.predict(f, row, rule=bg.PlugIn(at="mode")).log_marginal for f in (point, fit))
+    close(at_mode, plugged, rtol=1e-6)
+    summary = fit.summary().query("parameter == 'mean'")
+    close(summary[["weight", "mean", "sd"]], np.stack([weights, means, np.full(3, deviation)], 1), rtol=1e-8)
+    close(summary["upper"], means + scipy.stats.norm.ppf(0.95) * deviation, rtol=1e-8)
+    draws = fit.draws(20_000, seed=2)
+    close(np.bincount(draws["shift"], minlength=3) / 20_000, weights, atol=0.02)
+    close([draws["mean"][draws["shift"] == k].mean() for k in range(3)], means, atol=0.02)
+    assert program.closed_form["family"].tolist() == ["normal", "finite"]
+
+
+def test_parameters_of_classes_are_given_by_value():
+    def measured(n):
+        sign = numpyro.sample("sign", dist.Bernoulli(0.4))
+        mean = numpyro.sample("mean", dist.Normal(1.0, 2.0).expand([2]).to_event(1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Bernoulli(0.3))
+            numpyro.sample("x", dist.Normal(mean[y] * (1 - 2 * sign), 1.0))
+
+    fit = exact(GenerativeProgram(measured, classes=["a", "b"]), {"x": HEIGHTS}, list("abaab"))
+    sums, counts = np.array([HEIGHTS[[0, 2, 3]].sum(), HEIGHTS[[1, 4]].sum()]), np.array([3, 2])
+    means = [(0.25 + sign * sums) / (0.25 + counts) for sign in (1, -1)]
+    close(fit.parameters["mean"], means)
+    summary = fit.summary().query("parameter == 'mean'")
+    assert summary["joint value"].tolist() == [0, 0, 1, 1] and summary["class"].tolist() == ["a", "b"] * 2
+    close(summary["mean"], np.ravel(means))
+    assert fit.to_datatree().posterior["mean"].dims == ("chain", "draw", "class")
+
+
+def test_many_values_are_enumerated_batch_by_batch():
+    sites = (FiniteSite("a", (2,), range(3, 6)), FiniteSite("b", (), range(2)))
+
+    def log_density(values):
+        return -((values["a"] - 4.2) ** 2).sum() * values["x"] + values["b"]
+
+    def total(x, cost):
+        return Enumeration(sites, cost).conditional(log_density, {"x": x}).log_integral
+
+    expected = [
+        -((np.array(v) - 4.2) ** 2).sum() * 0.7 + b
+        for v, b in itertools.product(itertools.product([3, 4, 5], repeat=2), [0, 1])
+    ]
+    for cost in (1.0, 2.0**21):  # the latter in batches of two
+        close(total(0.7, cost), scipy.special.logsumexp(expected), rtol=1e-5)
+        step = 1e-3
+        slope = (total(0.7 + step, 1.0) - total(0.7 - step, 1.0)) / (2 * step)
+        close(jax.grad(total)(0.7, cost), slope, rtol=1e-2)
+
+
+DISASTERS = np.array([4, 5, 4, 0, 1, 4, 3, 4, 0, 6, 3, 3, 4, 0, 2, 1, 0, 1, 0, 0, 1, 2, 1, 0, 1, 1])
+
+
+def test_a_change_point_beside_two_rates():
+    """Carlin, Gelfand and Smith (1992): rates before and after a change have gamma posteriors given its year."""
+
+    def accidents(n, *, year):
+        change = numpyro.sample("change", dist.DiscreteUniform(1, 25))
+        early = numpyro.sample("early", dist.Gamma(2.0, 1.0))
+        late = numpyro.sample("late", dist.Gamma(2.0, 1.0))
+        with numpyro.plate("years", n):
+            numpyro.sample("count", dist.Poisson(jnp.where(year < change, early, late)))
+
+    program, years = GenerativeProgram(accidents, label=None), np.arange(26)
+    fit = exact(program, {"count": DISASTERS, "year": years})
+    gammaln, logs = scipy.special.gammaln, []
+    for change in range(1, 26):
+        parts = DISASTERS[:change], DISASTERS[change:]
+        logs.append(
+            sum(gammaln(2 + p.sum()) - (2 + p.sum()) * np.log(1 + len(p)) - gammaln(p + 1).sum() for p in parts)
+        )
+    logs = np.array(logs) - np.log(25)
+    close(fit.log_evidence, scipy.special.logsumexp(logs), rtol=1e-10)
+    close(fit.parameters["weight"], scipy.special.softmax(logs), rtol=1e-8)
+    close(fit.parameters["early"], [(2 + DISASTERS[:c].sum()) / (1 + c) for c in range(1, 26)], rtol=1e-8)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
