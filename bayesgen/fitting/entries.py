@@ -25,6 +25,7 @@ def entries_of_fit(fit: TrainedProgram) -> Entries:
         **_priors(fit),
         "log evidence": amount(fit.log_evidence),
         "approximate log evidence, up to a constant of rows and columns": amount(fit.approximate_log_evidence),
+        "integrated out": ", ".join(fit.attributes.get("integrated_out", ())) or None,
         "draws": f"{about_draws}; {PATHS.get(str(path), path)}" if about_draws else None,
         f"parameters{kind}": shapes(fit.parameters, skip=2 if fit.is_sampled else 0),
         "next": _next_step(fit),

@@ -30,12 +30,13 @@ def coin(n):
         numpyro.sample("heads", dist.Bernoulli(q))
 
 
-def weights(n, *, x):
-    """A slope that is normal given the noise, which is not closed."""
-    noise = numpyro.sample("noise", dist.HalfNormal(2.0))
-    slope = numpyro.sample("slope", dist.Normal(0.0, 3.0))
+def lengths(n):
+    """A centre that is normal given the variance, whose inverse has a gamma distribution given the spread."""
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    variance = numpyro.sample("variance", dist.InverseGamma(3.0, 2.0))
+    center = numpyro.sample("center", dist.Normal(0.0, jnp.sqrt(variance) * spread))
     with numpyro.plate("rows", n):
-        numpyro.sample("weight", dist.Normal(slope * x, noise))
+        numpyro.sample("length", dist.Normal(center, jnp.sqrt(variance)))
 
 
 PROGRAM = bg.GenerativeProgram(survey, classes=2)
@@ -116,6 +117,24 @@ def test_hyperparameters_of_ready_made_models_are_sampled_alone(answers, by_quad
     assert_mean(fit.parameters["categorical_3_concentration"], average(by_quadrature, lambda c, fit: c))
     shares = average(by_quadrature, lambda c, fit: fit.parameters["categorical_3_probs"])
     assert_mean(fit.parameters["categorical_3_probs"], shares)
+
+
+@pytest.mark.slow
+def test_latents_are_integrated_out_stage_by_stage():
+    """The centre given the variance, and then the variance: against quadrature over the spread."""
+    x = np.array([1.2, 3.4, 2.2, 0.7, 2.9])
+    program = bg.GenerativeProgram(lengths, label=None)
+    fit = bg.fit(program, {"length": x}, method=bg.NUTS(integrate_out=["center", "variance"]), seed=4)
+    assert fit.attributes["integrated_out"] == ("center", "variance")
+    spread = np.linspace(1e-3, 12.0, 4001)
+    precision = 1 / spread**2 + len(x)
+    rate = 2.0 + 0.5 * ((x**2).sum() - x.sum() ** 2 / precision)
+    shape = 3.0 + len(x) / 2
+    logs = -(spread**2) / 8 - np.log(spread) - 0.5 * np.log(precision) - shape * np.log(rate)
+    weights = np.exp(logs - logs.max())
+    means = {"spread": spread, "variance": rate / (shape - 1), "center": x.sum() / precision}
+    for name, given_spread in means.items():
+        assert_mean(fit.parameters[name], np.average(given_spread, weights=weights), name)
 
 
 @pytest.mark.slow
@@ -217,6 +236,21 @@ def test_the_prior_is_learned_again_from_more_rows(learned, frame, answers):
     names = "categorical_3_concentration", "class_probs", "categorical_3_probs"
     for name in names:
         np.testing.assert_allclose(more.parameters[name], again.parameters[name], rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_program_answers_as_the_ready_made_model_does(learned, frame, answers):
+    X, y = answers
+    fit = bg.fit(PROGRAM, X, y, method=bg.MAP(integrate_out=True))
+    assert float(fit.parameters["concentration"]) == pytest.approx(
+        float(learned[0].parameters["categorical_3_concentration"]), rel=1e-6
+    )
+    np.testing.assert_allclose(fit.parameters["shares"], learned[0].parameters["categorical_3_probs"], rtol=1e-6)
+    for rule in (bg.PlugIn("mean"), bg.PlugIn("mode"), bg.BMA()):
+        tables = [bg.predict(f, rows, rule=rule).log_probabilities for f, rows in ((fit, X), (learned[0], frame))]
+        np.testing.assert_allclose(*tables, rtol=1e-6)
+    assert fit.log_evidence is None
+    assert "integrated out: shares, p" in str(fit)
 
 
 def test_a_model_without_hyperparameters_to_learn_is_refused(frame, answers):
