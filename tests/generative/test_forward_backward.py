@@ -47,7 +47,7 @@ def simulated(program):
     covariates = {name: COVARIATES[name][:ROWS] for name in program.covariates}
     latents, rows = program.simulate_many(ROWS, DATA_SETS, seed=1, **covariates)
     tiled = {name: np.tile(value, (DATA_SETS, *np.ones(value.ndim - 1, int))) for name, value in covariates.items()}
-    return latents, {name: rows[name] for name in program.attributes}, tiled
+    return latents, {name: values for name, values in rows.items() if name not in covariates}, tiled
 
 
 @pytest.mark.parametrize(
