@@ -108,7 +108,8 @@ class ClosedProgram:
         if self.finite is not None:
             _check_memory(self.program.structure.num_finite, self.elimination)
         solve, rng = _solution if self.density.cost > NUMPY_COST else _solution.by_numpy, np.random.default_rng(0)
-        for _ in range(PROOFS):
+        has_forms = len(self.elimination.stages) > (self.finite is not None)
+        for _ in range(PROOFS if has_forms else 1):
             numbers = {name: rng.normal(size=shape) for name, shape in self.elimination.shapes.items()}
             solution = jax.tree.map(np.asarray, solve(self, numbers))
             if not np.any(np.isfinite(solution.log_integral)) and self.finite is not None:
