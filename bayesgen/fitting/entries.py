@@ -35,7 +35,8 @@ def entries_of_fit(fit: TrainedProgram) -> Entries:
 def recognised(fit: TrainedProgram) -> dict[str, str | None]:
     """How the sites of the program enter the fit: by closed forms, by sufficient statistics, or row by row."""
     if fit.prior is None:
-        return site_entries(fit.attributes.get("why_row_by_row", {}), fit.attributes.get("cross_products", ()))
+        sites = site_entries(fit.attributes.get("why_row_by_row", {}), fit.attributes.get("cross_products", ()))
+        return {**sites, "closed form": fit.attributes.get("closed_form")}
     families, likelihoods = fit.prior.items(), fit.concrete.statistics(fit.schema)
     is_open = {name: bool(prior.hierarchical) or isinstance(prior, LatentVariableFamily) for name, prior in families}
     condition = "closed form" if fit.log_evidence is not None else "closed form, where no cell or label is missing"

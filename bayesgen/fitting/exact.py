@@ -79,7 +79,8 @@ class Exact(Method):
             return problem.result(self, FinitePosterior(closed))
         assert problem.closed_prior is not None
         posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
-        return problem.result(self, posterior)
+        about = {} if data.model.has_columns else {"closed_form": problem.program.closed_in_words}
+        return problem.result(self, posterior, about)
 
 
 def _lacks_response_alone(problem: ProgramProblem, block: str) -> bool:

@@ -284,7 +284,7 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
             return repr(self), {"covariates": names, "recognised": awaited, "next": next_steps}
         latents = shapes({name: np.empty(shape) for name, shape in self.structure.latents})
         try:
-            recognised = site_entries(self.why_row_by_row)
+            recognised = {**site_entries(self.why_row_by_row), "closed form": self.closed_in_words}
         except ModelError as error:
             recognised = {"refused": str(error)}
         return repr(self), {"covariates": names, "latents": latents, **recognised, "next": next_steps}
@@ -431,6 +431,13 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         import pandas as pd
 
         return pd.DataFrame(self._closed_form.findings, columns=["latent", "attribute", "family", "reason"])
+
+    @property
+    def closed_in_words(self) -> str | None:
+        """The latents with a closed form, each with its family, and others given which it has it; None without any."""
+        closed = self._closed_form.closed
+        words = {finding.latent: ", ".join(filter(None, (finding.family, finding.reason))) for finding in closed}
+        return ", ".join(f"{latent} ({text})" for latent, text in words.items()) or None
 
     @functools.cached_property
     def _closed_form(self) -> ClosedForm:

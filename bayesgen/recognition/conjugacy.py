@@ -81,6 +81,11 @@ class ClosedForm:
     conjugate: Conjugate | None
     elimination: Elimination | None = None
 
+    @property
+    def closed(self) -> list[Finding]:
+        """The findings of latents with a family."""
+        return [finding for finding in self.findings if finding.latent and finding.family]
+
     def with_elimination(self, elimination: Elimination, has_evidence: bool, latents: Sequence[str]) -> "ClosedForm":
         """The parts with a closed form, those that stages integrate out included.
 
@@ -90,7 +95,7 @@ class ClosedForm:
             latents: of the program.
         """
         rest = [name for name in latents if name not in elimination.families]
-        if not rest and not has_evidence:
+        if not elimination.stages or (not rest and not has_evidence):
             return self
         reason = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
         findings = (
