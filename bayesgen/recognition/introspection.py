@@ -105,7 +105,18 @@ class Introspection:
         covariates = arbitrary_covariates(program, ROWS)
         rows = Rows(traces.rows(draws[0], ROWS), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, ROWS))
         statistics = summarize_rows(program, self, rows)
-        latents = [draw.latents for draw in draws]
+        # matrices far in the tails have no digits left
+        supports, near = (
+            self._discovery.supports,
+            [traces.draw(arbitrary_numbers(seed)).latents for seed in (11, 12, 14, 15)],
+        )
+        matrices = [
+            n for n in program.latents if supports[n] in (constraints.lower_cholesky, constraints.positive_definite)
+        ]
+        latents = [
+            {**draw.latents, **{name: values[name] for name in matrices}}
+            for draw, values in zip(draws, near, strict=True)
+        ]
         traced = Traced.of(lambda values: log_density_of_sites(program, values, statistics), latents[0])
         return Elimination((*find_elimination(traced.inline, latents, self._discovery.supports).stages, *last))
 

@@ -262,3 +262,33 @@ def test_counts_with_exposures_are_gamma_and_answer_by_negative_binomials():
     expected = scipy.stats.nbinom(shape, rate / (rate + 2.0))
     np.testing.assert_allclose(answer.mean, expected.mean(), rtol=1e-6)
     np.testing.assert_allclose(answer.log_density([3]), expected.logpmf([3]), rtol=1e-6)
+
+
+# --- other ready-made models -----------------------------------------------------------------------------------------
+
+
+def test_the_program_of_a_joint_normal_regression_has_its_evidence():
+    known = exact(bg.JointGaussianRegression(), X, Y)
+    rows = known.concrete.response.put(known.read(X), Y)
+    fit = exact(as_plain(known), dict(rows.values))
+    assert set(fit.attributes["closed_form"].split(", ")) == {
+        "joint_scale_tril (factor of inverse Wishart)",
+        "joint_mean (normal)",
+    }
+    same(fit.log_evidence, known.log_evidence)
+
+
+def test_the_program_of_markov_chains_has_their_evidence_and_predictive():
+    rng = np.random.default_rng(6)
+    words = ["".join(rng.choice(list("ab"), size=size)) for size in rng.integers(3, 9, N)]
+    known = exact(bg.NaiveBayes(bg.DirichletMarkov()), {"s": words}, LABELS)
+    bound = known.program.function
+
+    def plain(n, *, s_length):
+        bound(n, s_length=s_length)
+
+    rows = {**known.read({"s": words}).values, "s_length": np.array([len(word) for word in words])}
+    fit = exact(GenerativeProgram(plain, classes=["a", "b", "c"]), rows, LABELS)
+    same(fit.log_evidence, known.log_evidence)
+    answers = bg.predict(fit, rows, rule=bg.BMA()), bg.predict(known, {"s": words}, rule=bg.BMA())
+    same(*(answer.log_probabilities for answer in answers))
