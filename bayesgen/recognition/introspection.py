@@ -4,6 +4,7 @@ With it, values of rows are checked against the supports of their sites, and row
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from .stages import find_elimination
 from .traces import CODES, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces, arbitrary_covariates
 
 FAR_OUT = 11.3  # the spread of latents far in the tails, where a form that holds elsewhere may not hold
+MOST_ROWS = 300  # of those whose latents are integrated out
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
 
@@ -101,9 +103,11 @@ class Introspection:
             return Elimination(last)
         rng, seeds_and_spreads = np.random.default_rng(2), ((11, 1.0), (12, 1.0), (13, FAR_OUT), (13, -FAR_OUT))
         draws = [traces.draw(arbitrary_numbers(seed), spread) for seed, spread in seeds_and_spreads]
-        labels = None if program.label is None else rng.integers(0, program.num_classes, ROWS)
-        covariates = arbitrary_covariates(program, ROWS)
-        rows = Rows(traces.rows(draws[0], ROWS), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, ROWS))
+        # rows are more than columns of covariates, so that coefficients with flat priors have a normal distribution
+        size = max(ROWS, min(3 * sum(math.prod(c.row_shape) for _, c in structure.covariates), MOST_ROWS))
+        labels = None if program.label is None else rng.integers(0, program.num_classes, size)
+        covariates = arbitrary_covariates(program, size)
+        rows = Rows(traces.rows(draws[0], size), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, size))
         statistics = summarize_rows(program, self, rows)
         # matrices far in the tails have no digits left
         supports, near = (

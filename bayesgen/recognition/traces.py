@@ -274,16 +274,20 @@ def arbitrary_covariates(program: Program, size: int, *, same: bool = False) -> 
     """Covariates that differ from row to row and from cell to cell, or from cell to cell alone.
 
     Rows of many cells differ in their largest, smallest and middle ones, too, so that what a program computes from all
-    rows together is not what it computes from one.
+    rows together is not what it computes from one. Columns of cells are linearly independent, where rows are more.
     """
+    rows = np.zeros(size, int) if same else np.arange(size)
+    least, most = RANGES[:, rows % len(RANGES[0]), None]
 
-    def numbers(column: Covariate) -> Shaped[np.ndarray, "n ..."]:
-        rows = np.zeros(size, int) if same else np.arange(size)
-        least, most = RANGES[:, rows % len(RANGES[0]), None]
-        values = np.clip(np.add.outer(rows, np.arange(math.prod(column.row_shape))) % 3, least, most)
+    def numbers(first: int, column: Covariate) -> Shaped[np.ndarray, "n ..."]:
+        cells = first + np.arange(math.prod(column.row_shape))
+        shifts = np.random.default_rng(first).integers(3, size=(size // 3 + 1, len(cells)))[rows // 3]
+        values = np.clip((rows[:, None] + cells + np.where(cells < 3, 0, shifts)) % 3, least, most)
         return (values + (column.dtype.kind != "b")).reshape(size, *column.row_shape).astype(column.dtype)
 
-    return {name: numbers(column) for name, column in program.structure.covariates}
+    columns = program.structure.covariates
+    sizes = [math.prod(column.row_shape) for _, column in columns]
+    return {name: numbers(sum(sizes[:i]), column) for i, (name, column) in enumerate(columns)}
 
 
 def shaped(variable: Var | Literal) -> jax.core.ShapedArray:

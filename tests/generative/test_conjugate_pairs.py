@@ -1,5 +1,6 @@
 """Exact posteriors of the pairs that NIMBLE integrates out, against quadrature and the chain rule with SciPy."""
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -7,6 +8,7 @@ import pytest
 from oracles.moments import assert_mean
 
 import bayesgen as bg
+from bayesgen.data import read_table
 
 from .pairs import ARRAYS, BEYOND, ENTRIES, IMPROPER, NEW, PROPER, REALS
 
@@ -74,3 +76,28 @@ def test_a_flat_prior_is_refused_where_the_posterior_is_improper():
     program = bg.GenerativeProgram(sum_of_two, label=None)
     with pytest.raises(bg.FitError, match="theta"):
         bg.fit(program, {"x": REALS}, method=bg.NUTS(integrate_out=["theta"]))
+
+
+def matrix(n, *, f):
+    """A regression on the columns of a matrix, with flat priors."""
+    w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (7,)))
+    v = numpyro.sample("v", dist.InverseGamma(3.0, 1.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(f @ w, jnp.sqrt(v)))
+
+
+def several_columns(n, *, f, g, h):
+    """One on columns and an intercept, with flat priors."""
+    w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (4,)))
+    v = numpyro.sample("v", dist.InverseGamma(3.0, 1.0))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Normal(w[0] + w[1] * f + w[2] * g + w[3] * h, jnp.sqrt(v)))
+
+
+@pytest.mark.parametrize("function", [matrix, several_columns])
+def test_noise_is_integrated_out_where_columns_of_covariates_have_flat_priors(function):
+    shapes = {"f": (20, 7)} if function is matrix else dict.fromkeys("fgh", 20)
+    rows = {name: np.random.default_rng(index).normal(size=shape) for index, (name, shape) in enumerate(shapes.items())}
+    rows["x"] = rows["f"].reshape(20, -1).sum(1) + np.random.default_rng(9).normal(size=20)
+    program = bg.GenerativeProgram(function, label=None).for_table(read_table(rows))
+    assert program.introspection.elimination.families == {"w": "normal", "v": "inverse gamma"}
