@@ -36,6 +36,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
+from .sources import Source, as_source
 from .tables import is_chunked, joined_tables, naming_origin, read_chunk, read_table, read_tables, warn_of_unknown
 from .views import Table, collected, successive_rows
 
@@ -75,6 +76,7 @@ __all__ = [
     "SequenceCells",
     "SequenceOf",
     "SequenceSteps",
+    "Source",
     "Split",
     "StatedKind",
     "Table",
@@ -82,6 +84,7 @@ __all__ = [
     "as_category",
     "as_kind",
     "as_one_sequence",
+    "as_source",
     "as_weights",
     "category_array",
     "check_index",

@@ -1,0 +1,318 @@
+"""Sources: rows that stay where they lie, in files, in a database or on a cluster.
+
+    X of a verb ── as_source ──▶ Source ─┬─ query      what the engine sums by class: as many rows as classes and values
+                   (the one door)        ├─ chunks     successive Arrow tables, on this machine
+                                         └─ summarized a text a partition, made where it lies and merged in a tree
+
+All three become the same `SufficientStatistics` (`bayesgen.fitting`): an engine's sums are moments, or rows with
+weights; a chunk is a `Table`; a partition is read in chunks where it lies. A `Source` knows its columns and their dtypes
+without reading a row. One class an engine; a verb that needs another way to ask an engine adds a method here, so that no
+other file knows one.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+
+from bayesgen.errors import BayesgenError, DataError
+from bayesgen.runtime import TABLE_CELLS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MERGED_AT_ONCE = 16  # statistics of partitions, in one task of a cluster
+Summarize: TypeAlias = "Callable[[Iterable[pa.Table]], bytes]"
+"""The statistics of the chunks of one partition, as bytes; empty for a partition without rows."""
+Merge: TypeAlias = Callable[[Sequence[bytes]], bytes]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source(abc.ABC):
+    """Rows that lie elsewhere: columns by name, and ways to ask for them.
+
+    Attributes:
+        native: the user's own object.
+        dtypes: column -> its dtype, as narwhals has it; no row is read for it.
+    """
+
+    native: Any
+    dtypes: Mapping[str, nw.dtypes.DType]
+    engine: ClassVar[str]
+    """What messages call it."""
+    is_read_once: ClassVar[bool] = False
+    """Whether its rows can be read only once."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names, in order."""
+        return tuple(self.dtypes)
+
+    @property
+    def frame(self) -> nw.LazyFrame | None:
+        """The rows as a lazy frame of narwhals, for queries; None where the engine has no query language."""
+        return None
+
+    def chunks(self, columns: Sequence[str]) -> "Iterator[pa.Table]":
+        """Some columns of successive rows, in tables that fit memory. A DataError is the engine's own error."""
+        with self.telling_errors():
+            yield from regrouped(self._batches(columns, num_rows := rows_at_once(columns)), num_rows)
+
+    @abc.abstractmethod
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table | pa.RecordBatch]":
+        """Some columns of successive rows, about `num_rows` at once where the engine can be told."""
+
+    def query(self, frame: nw.LazyFrame) -> nw.DataFrame:
+        """The answer of the engine to a query, which has few rows."""
+        with self.telling_errors():
+            return frame.collect("pyarrow")
+
+    def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
+        """What `merge` makes of `summarize` of each partition, both done on workers; None where there are none."""
+        return None
+
+    def num_rows(self) -> int:
+        """How many rows there are: a query, or a pass that reads one column."""
+        if self.frame is not None:
+            return int(self.query(self.frame.select(nw.len())).item())
+        return sum(len(chunk) for chunk in self.chunks(self.names[:1]))
+
+    @contextlib.contextmanager
+    def telling_errors(self) -> Iterator[None]:
+        """Errors of the engine as a DataError of one line."""
+        try:
+            yield
+        except BayesgenError:
+            raise
+        except Exception as error:  # whatever the engine raises
+            line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise DataError(f"{self.engine} could not read X: {line}") from error
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QueriedSource(Source):
+    """A source with a query language, through narwhals."""
+
+    lazy: nw.LazyFrame
+
+    @property
+    def frame(self) -> nw.LazyFrame:
+        return self.lazy
+
+    def selected(self, columns: Sequence[str]) -> Any:
+        """The engine's own frame of some columns."""
+        return self.lazy.select(list(columns)).to_native()
+
+
+class PolarsSource(QueriedSource):
+    """A polars LazyFrame."""
+
+    engine = "polars"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table]":
+        for batch in self.selected(columns).collect_batches(chunk_size=num_rows, maintain_order=True):
+            yield batch.to_arrow()
+
+
+class DuckDBSource(QueriedSource):
+    """A relation of DuckDB."""
+
+    engine = "DuckDB"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
+        return self.selected(columns).to_arrow_reader(num_rows)
+
+
+class IbisSource(QueriedSource):
+    """A table of Ibis, in whatever backend."""
+
+    engine = "Ibis"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
+        return self.selected(columns).to_pyarrow_batches(chunk_size=num_rows)
+
+
+class SparkSource(QueriedSource):
+    """A DataFrame of Spark, classic or of Connect: each partition is summarised where it lies."""
+
+    engine = "Spark"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
+        return self.selected(columns).toArrow().to_batches()
+
+    def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
+        def of_partition(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            yield _packed([summarize(regrouped(batches, rows_at_once(columns)))])
+
+        def of_statistics(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            yield _packed([merge([part for batch in batches for part in batch.column(0).to_pylist()])])
+
+        with self.telling_errors():
+            parts = self.selected(columns).mapInArrow(of_partition, "packed binary")
+            joined = parts.repartition(MERGED_AT_ONCE).mapInArrow(of_statistics, "packed binary").collect()
+        return merge([bytes(row[0]) for row in joined])
+
+
+class DaskSource(Source):
+    """A DataFrame of Dask: each partition is summarised where it lies."""
+
+    engine = "Dask"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table]":
+        for part in self.native[list(columns)].partitions:
+            yield arrow_of_pandas(part.compute())
+
+    def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
+        import dask
+
+        def of_partition(frame: pd.DataFrame) -> bytes:
+            return summarize(regrouped([arrow_of_pandas(frame)], rows_at_once(columns)))
+
+        with self.telling_errors():
+            parts = [dask.delayed(of_partition)(part) for part in self.native[list(columns)].to_delayed()]
+            while len(parts) > 1:
+                starts = range(0, len(parts), MERGED_AT_ONCE)
+                parts = [dask.delayed(merge)(parts[start : start + MERGED_AT_ONCE]) for start in starts]
+            return parts[0].compute() if parts else merge([])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrowSource(Source):
+    """A dataset of pyarrow, such as files of Parquet.
+
+    Attributes:
+        paths: the files, where the user gave a path or a pattern; their columns have to have the same types.
+    """
+
+    paths: tuple[str, ...] = ()
+    engine = "pyarrow"
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
+        import pyarrow.compute as pc
+
+        self._check_types(columns)
+        fields = {name: pc.field(name) for name in columns}
+        options = {"batch_readahead": 2, "fragment_readahead": 1}  # 16 and 4 else, which fill memory
+        return self.native.scanner(columns=fields, batch_size=num_rows, **options).to_batches()
+
+    def _check_types(self, columns: Sequence[str]) -> None:
+        """DataError for a column that a file lacks, or has of another type than the first file."""
+        for fragment in self.native.get_fragments() if len(self.paths) > 1 else ():
+            for name in columns:
+                first, position = self.native.schema.field(name).type, fragment.physical_schema.get_field_index(name)
+                other = fragment.physical_schema.field(position).type if position >= 0 else "not there"
+                if other != first:
+                    raise DataError(
+                        f"Column {name!r} is {first} in {self.paths[0]}, and {other} in {fragment.path}. Write all "
+                        "files with the same columns, each of one type."
+                    )
+
+
+class StreamSource(Source):
+    """What offers the Arrow stream interface, such as a RecordBatchReader: it is read once."""
+
+    engine = "The Arrow stream"
+    is_read_once = True
+
+    def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
+        for batch in self.native:
+            yield batch.select(list(columns))
+
+
+_LAZY = {
+    nw.Implementation.POLARS: PolarsSource,
+    nw.Implementation.DUCKDB: DuckDBSource,
+    nw.Implementation.IBIS: IbisSource,
+    nw.Implementation.PYSPARK: SparkSource,
+    nw.Implementation.PYSPARK_CONNECT: SparkSource,
+}
+
+
+def as_source(X: object) -> Source | None:
+    """The source of a lazy frame, a relation, a dataset, a stream of Arrow, or a path or pattern of Parquet files.
+
+    None for data in memory: arrays, eager frames, mappings, chunks. Raises DataError for a path without files, and
+    for lazy frames of engines that are not known here.
+    """
+    if isinstance(X, Source):
+        return X
+    if isinstance(X, str | os.PathLike):
+        return _files(os.fspath(X))
+    if isinstance(X, np.ndarray | list | tuple | pd.DataFrame | Mapping):
+        return None
+    if hasattr(X, "scanner") and hasattr(X, "schema"):
+        return ArrowSource(X, _dtypes_of_arrow(X.schema))
+    view = nw.from_native(X, pass_through=True, allow_series=True)
+    if isinstance(view, nw.LazyFrame):
+        if view.implementation.is_dask():
+            return DaskSource(X, dict(view.collect_schema()))
+        if view.implementation not in _LAZY:
+            raise DataError(f"X is a lazy frame of {view.implementation}. Collect it first.")
+        return _LAZY[view.implementation](X, dict(view.collect_schema()), view)
+    if isinstance(view, nw.DataFrame | nw.Series) or not hasattr(X, "__arrow_c_stream__"):
+        return None
+    import pyarrow as pa
+
+    reader = pa.RecordBatchReader.from_stream(X)
+    return StreamSource(reader, _dtypes_of_arrow(reader.schema))
+
+
+def _files(path: str) -> Source:
+    """The Parquet files of a path, a folder or a pattern. DataError: none; no pyarrow."""
+    if find_spec("pyarrow") is None:
+        raise DataError(f"{path} is to be read as Parquet, which pyarrow does. Install it: pip install pyarrow")
+    from pyarrow import dataset
+
+    pattern = os.path.join(path, "**", "*.parquet") if Path(path).is_dir() else path
+    paths = sorted(glob.glob(pattern, recursive=True))
+    if not paths:
+        raise DataError(f"X is the text {path!r}, and there are no such files. Give a path or a pattern of Parquet.")
+    native = dataset.dataset(paths, format="parquet")
+    return ArrowSource(native, _dtypes_of_arrow(native.schema), tuple(paths))
+
+
+def _dtypes_of_arrow(schema: "pa.Schema") -> dict[str, nw.dtypes.DType]:
+    return dict(nw.from_native(schema.empty_table(), eager_only=True).schema)
+
+
+def rows_at_once(columns: Sequence[str]) -> int:
+    """How many rows of so many columns are in memory together."""
+    return max(1, TABLE_CELLS // max(1, len(columns)))
+
+
+def regrouped(batches: "Iterable[pa.Table | pa.RecordBatch]", num_rows: int) -> "Iterator[pa.Table]":
+    """The rows of batches in tables of about so many rows: small ones together, large ones divided."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        for start in range(0, len(table), num_rows):
+            waiting.append(table.slice(start, num_rows))
+            if sum(map(len, waiting)) >= num_rows:
+                yield pa.concat_tables(waiting, promote_options="permissive")
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting, promote_options="permissive")
+
+
+def arrow_of_pandas(frame: pd.DataFrame) -> "pa.Table":
+    """A partition of pandas as a table of Arrow; NaN stay NaN, which are missing too."""
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _packed(parts: list[bytes]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"packed": pa.array(parts, pa.binary())})
