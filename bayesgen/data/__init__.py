@@ -37,7 +37,17 @@ from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
 from .sources import Source, as_source
-from .tables import is_chunked, joined_tables, naming_origin, read_chunk, read_table, read_tables, warn_of_unknown
+from .tables import (
+    check_columns,
+    columns_by_name,
+    is_chunked,
+    joined_tables,
+    naming_origin,
+    read_chunk,
+    read_table,
+    read_tables,
+    warn_of_unknown,
+)
 from .views import Table, collected, successive_rows
 
 __all__ = [
@@ -87,8 +97,10 @@ __all__ = [
     "as_source",
     "as_weights",
     "category_array",
+    "check_columns",
     "check_index",
     "collected",
+    "columns_by_name",
     "covariate_values",
     "filled_up",
     "fingerprint",

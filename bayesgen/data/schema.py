@@ -70,6 +70,8 @@ class Schema:
         ranges: column -> the lowest and the highest value of covariates that a program uses as indexes of tables whose
             sizes it does not show. Training rows widen declared ranges; values of new rows outside them are refused.
             Equality of schemas ignores them.
+        label: the name of the column of X that y was in training, which new rows may have; None where it was none.
+            Equality of schemas ignores it.
 
     Raises DataError for an unknown kind and for empty or repeated categories, classes or columns.
     """
@@ -86,6 +88,7 @@ class Schema:
     response: ResponseColumn | None = None
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    label: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, ColumnKinds):

@@ -5,9 +5,9 @@
                                          └─ summarized a text a partition, made where it lies and merged in a tree
 
 All three become the same `SufficientStatistics` (`bayesgen.fitting`): an engine's sums are moments, or rows with
-weights; a chunk is a `Table`; a partition is read in chunks where it lies. A `Source` knows its columns and their dtypes
-without reading a row. One class an engine; a verb that needs another way to ask an engine adds a method here, so that no
-other file knows one.
+weights; a chunk is a `Table`; a partition is read in chunks where it lies. A `Source` knows its columns and their
+dtypes without reading a row. One class an engine; a verb that needs another way to ask an engine adds a method here, so
+that no other file knows one.
 """
 
 import abc

@@ -28,6 +28,7 @@ from .columns import (
     holds_objects,
     index_of,
     kind_of_dtype,
+    look_alikes,
     refuse_empty,
     text_names,
 )
@@ -45,8 +46,12 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     X is a 2-D array or what np.asarray makes 2-D, a data frame that narwhals reads (pandas, polars, pyarrow,
     ...), a scipy.sparse matrix or array, or a mapping name -> array. No cell is read. Rows of weight 0 are left out,
     even if these are all. Raises DataError for anything else, for fewer rows than `least_rows` or no columns, for names
-    or lengths that clash, and for labels or weights that are not one a row.
+    or lengths that clash, and for labels or weights that are not one a row. y and sample_weight may be names of columns
+    of a frame or mapping, which then are no columns of the table.
     """
+    label = y if isinstance(y, str) else None
+    if label is not None or isinstance(sample_weight, str):
+        X, y, sample_weight = columns_by_name(X, y, sample_weight)
     table = dataclasses.replace(X, unknown={}) if isinstance(X, Table) else _read_cells(X, least_rows)
     if y is None and sample_weight is None:
         return table
@@ -57,11 +62,54 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     check_index(X, sample_weight, "sample_weight")
     declared = None if y is None else dtype_categories(y)
     weights = as_weights(sample_weight, table.num_rows)
-    table = dataclasses.replace(table, labels=labels, declared_classes=declared, weights=weights)
+    table = dataclasses.replace(
+        table, labels=labels, declared_classes=declared, weights=weights, label_name=label or table.label_name
+    )
     if weights is None or weights.all():
         return table
     positive = np.flatnonzero(weights)
     return dataclasses.replace(table.rows(positive), num_dropped=len(weights) - len(positive), positions=positive)
+
+
+def columns_by_name(
+    X: Data, y: Values | None, sample_weight: Values | None = None
+) -> tuple[Data, Values | None, Values | None]:
+    """X, y and sample_weight, where y and sample_weight may be names of columns of X: then X without these columns.
+
+    Raises:
+        DataError: names of columns that a frame or mapping does not have, or of the same one; names beside an array.
+    """
+    named = {argument: name for argument, name in (("y", y), ("sample_weight", sample_weight)) if isinstance(name, str)}
+    if not named:
+        return X, y, sample_weight
+    cells = {str(name): values for name, values in X.items()} if isinstance(X, Mapping) else None
+    view = None if cells is not None or isinstance(X, np.ndarray | list | tuple) else _narwhals_view(X)
+    if cells is None and not isinstance(view, nw.DataFrame):
+        raise DataError(
+            f"{next(iter(named))} is the text {next(iter(named.values()))!r}, the name of a column, and X has no named "
+            "columns. Give a frame or a mapping, or the values."
+        )
+    check_columns(named, cells if view is None else view.columns)
+    if cells is None:
+        values = {argument: view[name].to_native() for argument, name in named.items()}
+        rest = view.drop(list(named.values())).to_native()
+    else:
+        values = {argument: cells[name] for argument, name in named.items()}
+        rest = {name: column for name, column in cells.items() if name not in named.values()}
+    return rest, values.get("y", y), values.get("sample_weight", sample_weight)
+
+
+def check_columns(named: Mapping[str, str], columns: Iterable[str]) -> None:
+    """DataError where the names of the columns of y and sample_weight are the same, or are not among the columns."""
+    names = list(columns)
+    for argument, name in named.items():
+        if name not in names:
+            raise DataError(
+                f"{argument} is {name!r}, and X has no such column. The columns are {quote_some(names)}."
+                f"{look_alikes([name], names)}"
+            )
+    if len(set(named.values())) < len(named):
+        raise DataError(f"y and sample_weight are the same column, {named['y']!r}. Give two columns.")
 
 
 def _read_cells(X: Data, least_rows: int) -> Table:

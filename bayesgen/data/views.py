@@ -47,6 +47,7 @@ class Table(abc.ABC):
         num_rows: number of rows.
         uniform_kind: the inferred kind where all columns have one dtype that tells it; else None.
         labels: labels of any type, (n,); None where none were given.
+        label_name: the name of the column that y was, where it was one of X.
         declared_classes: the classes that the dtype of the labels declares, in order, or None.
         weights: frequency weights, (n,); None where none were given.
         num_dropped: number of rows of weight 0, which are left out.
@@ -63,6 +64,7 @@ class Table(abc.ABC):
     named: bool = False
     uniform_kind: str | None = None
     labels: np.ndarray | None = None
+    label_name: str | None = None
     declared_classes: tuple[Category, ...] | None = None
     weights: np.ndarray | None = None
     num_dropped: int = 0

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen import __version__
-from bayesgen.data import Schema, check_index, read_table
+from bayesgen.data import Schema, check_index, columns_by_name, read_table
 from bayesgen.describe import Description, quote_some, stated
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, fit, prepare
@@ -265,7 +265,7 @@ def compare(
     Args:
         models: one model, several in a list, or a mapping name -> model.
         X, y, schema, seed, progress: as `fit` takes them.
-        X_test, y_test: rows and labels to score on: classes, or
+        X_test, y_test: rows and labels to score on, which may be the name of a column, too. Labels are classes, or
             numbers for models of a continuous label. Models of rows without labels (mixtures, programs with label=None)
             take y=None and y_test=None, and are scored by the density of the test rows.
         methods: (method, rule) pairs; None means MLE + PlugIn, MAP + PlugIn, Exact + PlugIn(at="mean"), Exact + BMA and
@@ -292,6 +292,7 @@ def compare(
             "One of y and y_test is None. Give both, to score probabilities of the test labels; or neither, to score "
             "the densities of the test rows under models of rows without labels."
         )
+    (X, y, _), (X_test, y_test, _) = columns_by_name(X, y), columns_by_name(X_test, y_test)
     check_index(X_test, y_test, "y_test", "X_test")
     if methods is not None and pairs is not None:
         raise DataError("methods= and pairs= are two names of one argument. Give one of them.")

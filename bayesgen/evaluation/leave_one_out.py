@@ -14,7 +14,7 @@ import xarray
 from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
-from bayesgen.data import Rows, Table, as_weights, read_table
+from bayesgen.data import Rows, Table, as_weights, columns_by_name, read_table
 from bayesgen.describe import Described, Description
 from bayesgen.errors import DataError, FitError, PredictionError, check_object
 from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods_by_site, with_uneven_tails
@@ -275,6 +275,7 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
         var_name: str | None = None,
         sample_weight: Values | None = None,
     ) -> None:
+        X, y, sample_weight = columns_by_name(X, y, sample_weight)
         check_trained_on(fit, _training_rows(fit, read_table(X, y, sample_weight)), "with their sample_weight=")
         super().__init__(fit, idata_orig=fit.to_datatree(X, y))
         self.fit, self.var_name = fit, var_name or str(next(iter(self.idata_orig["log_likelihood"].data_vars)))

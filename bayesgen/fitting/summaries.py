@@ -262,6 +262,8 @@ def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schem
     declared = schema or Schema()
     if declared.classes is None and table.declared_classes is not None:
         declared = dataclasses.replace(declared, classes=table.declared_classes)
+    if table.label_name is not None:
+        declared = dataclasses.replace(declared, label=table.label_name)
     return model.infer_schema(table, table.labels, declared)
 
 

@@ -192,8 +192,9 @@ class TrainedProgram(Trained[Any]):
             self.schema.check_ranges(rows.covariates)
             return rows if self.concrete.response is None else self.concrete.response.without(rows)
         columns = self.schema.columns or ()
-        if len(table.names) == len(columns) + 1 and self._label in table.names and self._label not in columns:
-            table = dataclasses.replace(table, names=[name for name in table.names if name != self._label])
+        if table.named and len(table.names) > len(columns):
+            ignored = {self._label, self.schema.label}.difference(columns)
+            table = dataclasses.replace(table, names=[name for name in table.names if name not in ignored])
         rows = self.concrete.read_rows(self.schema, table)
         self.concrete.check_rows(self.schema, rows.values)
         self.schema.check_ranges(rows.covariates)
