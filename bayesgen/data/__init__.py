@@ -1,7 +1,7 @@
 """Data from users, read and checked: the one place where bad data are refused."""
 
 from .binned import Binned
-from .categories import CATEGORICAL, UNKNOWN, Categorical
+from .categories import CATEGORICAL, UNKNOWN, Categorical, categories_among, distinct_values, inferred_classes
 from .columns import (
     PositionalNames,
     as_array,
@@ -36,7 +36,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .sources import Source, as_source
+from .sources import DtypesTable, Source, as_source
 from .tables import (
     check_columns,
     columns_by_name,
@@ -72,6 +72,7 @@ __all__ = [
     "Count",
     "Covariate",
     "Dataset",
+    "DtypesTable",
     "Encoded",
     "FileReader",
     "Kind",
@@ -96,15 +97,18 @@ __all__ = [
     "as_one_sequence",
     "as_source",
     "as_weights",
+    "categories_among",
     "category_array",
     "check_columns",
     "check_index",
     "collected",
     "columns_by_name",
     "covariate_values",
+    "distinct_values",
     "filled_up",
     "fingerprint",
     "fitted_basis",
+    "inferred_classes",
     "is_chunked",
     "joined_rows",
     "joined_tables",

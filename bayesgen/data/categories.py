@@ -78,13 +78,7 @@ class Categorical(Kind):
         declared = table.declared_categories(table_name)
         if declared is not None:
             return declared
-        distinct = distinct_values(table.column(table_name).reshape(-1), f"Column {column!r}")
-        if not distinct:
-            raise DataError(
-                f"Column {column!r} is categorical, and every cell is missing. Drop it, or declare its values: "
-                f"Schema(categories={{{column!r}: [...]}})."
-            )
-        return sorted_categories(distinct, f"Column {column!r}")
+        return categories_among(distinct_values(table.column(table_name).reshape(-1), f"Column {column!r}"), column)
 
     def encode(self, columns: Columns) -> Encoded:
         """Unknown values are missing, if they are taken, else a DataError."""
@@ -107,6 +101,16 @@ class Categorical(Kind):
 
 
 CATEGORICAL = Categorical()
+
+
+def categories_among(distinct: Sequence[Category], column: str) -> tuple[Category, ...]:
+    """The distinct values of a column, sorted. DataError: every cell is missing."""
+    if not distinct:
+        raise DataError(
+            f"Column {column!r} is categorical, and every cell is missing. Drop it, or declare its values: "
+            f"Schema(categories={{{column!r}: [...]}})."
+        )
+    return sorted_categories(distinct, f"Column {column!r}")
 
 
 def _codes(
@@ -141,8 +145,8 @@ def check_num_classes(classes: Sequence[Category] | None) -> None:
         )
 
 
-def inferred_classes(labels: np.ndarray) -> tuple[Category, ...]:
-    """The classes of labels: the distinct ones, sorted.
+def inferred_classes(labels: np.ndarray, num_labels: int | None = None) -> tuple[Category, ...]:
+    """The classes of labels: the distinct ones, sorted; `num_labels` where each label stands for several of so many.
 
     Warns where the labels look like a quantity. Raises DataError where there are fewer than two, or no labels.
     """
@@ -153,11 +157,11 @@ def inferred_classes(labels: np.ndarray) -> tuple[Category, ...]:
             "Schema(classes=[...]), or give Mixture(model, num_components), whose components need no labels."
         )
     check_num_classes(distinct)
-    _warn_of_quantity(distinct, labels)
+    _warn_of_quantity(distinct, int(np.count_nonzero(~pd.isna(labels))) if num_labels is None else num_labels)
     return sorted_categories(distinct, "y")
 
 
-def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
+def _warn_of_quantity(distinct: Sequence[Category], num_labels: int) -> None:
     """Warn where labels look like a quantity, not like classes.
 
     They do where they are numbers, truth values not being any, and one is not whole; or where they are whole numbers,
@@ -170,7 +174,6 @@ def _warn_of_quantity(distinct: Sequence[Category], labels: np.ndarray) -> None:
     ]
     if len(numbers) < len(distinct):
         return
-    num_labels = int(np.count_nonzero(~pd.isna(labels)))
     broken = [value for value in numbers if value % 1 != 0]
     if broken or len(distinct) > max(10, num_labels / 2):  # ten digits may be classes
         example = f", such as {quote_some(broken[:1])}, which is not whole" if broken else ""

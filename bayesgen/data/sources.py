@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, final
 
 import narwhals as nw
 import numpy as np
@@ -26,6 +26,10 @@ import pandas as pd
 
 from bayesgen.errors import BayesgenError, DataError
 from bayesgen.runtime import TABLE_CELLS
+from bayesgen.typing import Category
+
+from .columns import kind_of_dtype
+from .views import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +142,11 @@ class IbisSource(QueriedSource):
     engine = "Ibis"
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
-        return self.selected(columns).to_pyarrow_batches(chunk_size=num_rows)
+        table = self.selected(columns)
+        backend = table.get_backend()
+        if backend.name == "duckdb":  # Ibis 12 asks DuckDB 2 for batches by a name that it no longer has
+            return backend.con.sql(backend.compile(table)).to_arrow_reader(num_rows)
+        return table.to_pyarrow_batches(chunk_size=num_rows)
 
 
 class SparkSource(QueriedSource):
@@ -316,3 +324,52 @@ def _packed(parts: list[bytes]) -> "pa.RecordBatch":
     import pyarrow as pa
 
     return pa.RecordBatch.from_pydict({"packed": pa.array(parts, pa.binary())})
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class DtypesTable(Table):
+    """The columns of a source without its rows: a table of which kinds are known, and no cells.
+
+    Attributes:
+        source: the source.
+        values: column -> its distinct values, where they are known.
+        asked: gets the columns whose distinct values were wanted and are not known; their place takes `UNREAD`.
+    """
+
+    source: Source
+    named: bool = True
+    values: Mapping[str, tuple[Category, ...]] = dataclasses.field(default_factory=dict)
+    asked: set[str] = dataclasses.field(default_factory=set)
+    form: ClassVar[str] = "a source"
+
+    def inferred_kind(self, name: str) -> str:
+        return kind_of_dtype(self.source.dtypes[name], name)
+
+    def declared_categories(self, name: str) -> tuple[Category, ...] | None:
+        declared = tuple(getattr(self.source.dtypes[name], "categories", ())) or self.values.get(name)
+        if declared is None:
+            self.asked.add(name)
+        return declared or UNREAD
+
+    def column(self, name: str) -> NoReturn:
+        raise DataError(
+            f"Column {name!r} lies in {self.source.engine}, and bins, alphabets and transformed features are not "
+            "learned from there. Declare them, Schema(kinds={column: Binned(edges=..., tails=...)}, "
+            "categories={column: [...]}), or give the schema of a fit of some of the rows, schema=fit.schema."
+        )
+
+    def matrix(self, names: Sequence[str]) -> NoReturn:
+        self.column(names[0])
+
+    def _take(self, places: slice | np.ndarray) -> NoReturn:
+        self.column(self.names[0])
+
+    def with_rows_of(self, parts: Sequence[Any]) -> NoReturn:
+        self.column(self.names[0])
+
+    def with_cells(self, cells: Mapping[str, Any]) -> NoReturn:
+        self.column(self.names[0])
+
+
+UNREAD = ("a value", "another value")  # in place of categories that a pass over the rows has to find

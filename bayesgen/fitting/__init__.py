@@ -24,9 +24,10 @@ from .problem import Method
 from .problem import Problem as Problem
 from .problem import ProgramProblem as ProgramProblem
 from .problem import why_not_closed as why_not_closed
+from .reading import summarize
 from .sampling import log_likelihoods_by_site as log_likelihoods_by_site
 from .sampling import with_uneven_tails as with_uneven_tails
-from .summaries import Summaries, summarize
+from .summaries import Summaries
 from .summaries import encoded_rows as encoded_rows
 from .summaries import summaries_of_rows as summaries_of_rows
 from .trained import Trained as Trained

@@ -14,7 +14,8 @@ from bayesgen.runtime import check_seed, public, requested
 from bayesgen.typing import Data, Seed, Values
 
 from .export import class_axes
-from .summaries import Summaries, as_summaries, summarize_tables
+from .reading import as_summaries
+from .summaries import Summaries, summarize_tables
 from .trained import TrainedProgram
 
 Grown = TypeVar("Grown", bound=TrainedProgram)

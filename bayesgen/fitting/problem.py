@@ -169,6 +169,7 @@ class ProgramProblem(Problem[Fit]):
                 **({} if self.data.model.has_columns else {"why_row_by_row": self.program.why_row_by_row}),
                 **self.about_labels,
                 "total_weight": statistics.total_weight,
+                **({} if self.data.origin is None else {"statistics": self.data.origin}),
                 "device": used(),
             },
         )

@@ -1,11 +1,10 @@
-"""`Summaries`: training data reduced to mergeable sufficient statistics, and `summarize`, which makes them."""
+"""`Summaries`: training data reduced to mergeable sufficient statistics, and how those of tables are made."""
 
 import dataclasses
 import functools
 import inspect
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from bayesgen.data import (
     Table,
     joined_rows,
     naming_origin,
-    read_tables,
     warn_of_unknown,
 )
 from bayesgen.describe import Described, Description, amount, counted, stated
@@ -24,9 +22,9 @@ from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import by_content
-from bayesgen.runtime import in_threads, public, table_chunks
+from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
-from bayesgen.typing import Data, Int, Values
+from bayesgen.typing import Int
 
 
 @by_content
@@ -43,6 +41,7 @@ class Summaries(Described):
         num_rows: how many rows were given.
         unlabelled_places: which of them have no label, by position; None where all have one.
         rows: the rows with labels, with weights, where a method needs them; else None.
+        origin: who computed the statistics, of data that were not in memory; else None.
     """
 
     model: ConcreteModel
@@ -51,6 +50,7 @@ class Summaries(Described):
     num_rows: int = dataclasses.field(default=0, compare=False)
     unlabelled_places: Int[np.ndarray, " m"] | None = dataclasses.field(default=None, compare=False)
     rows: Rows | None = dataclasses.field(default=None, compare=False)
+    origin: dict[str, Any] | None = dataclasses.field(default=None, compare=False)
 
     def _description(self) -> Description:
         unlabelled_weight = self.total_weight - float(self.statistics.class_weights.sum())
@@ -95,6 +95,7 @@ class Summaries(Described):
             num_rows=self.num_rows + other.num_rows,
             unlabelled_places=np.concatenate(positions) if positions else None,
             rows=None if self.rows is None or other.rows is None else joined_rows([self.rows, other.rows]),
+            origin=None,
         )
 
     def __add__(self, other: "Summaries") -> "Summaries":
@@ -182,81 +183,6 @@ def _shown(model: Model) -> str:
     return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
 
 
-@public
-def summarize(
-    model: Recipe,
-    X: Data | Iterable[tuple],
-    y: Values | None = None,
-    *,
-    schema: Schema | None = None,
-    sample_weight: Values | None = None,
-) -> Summaries:
-    """Reduce training data to sufficient statistics in one pass over blocks of rows.
-
-    Intermediate arrays are chunked in memory. Rows are kept for sites of a program without a sufficient statistic,
-    and for sequences with hidden states, parse trees or missing time steps.
-
-    Args:
-        model: a model or a `GenerativeProgram`.
-        X: 2-D array, data frame, sparse matrix or mapping name -> array. Or data in chunks, and then no y and no
-            sample_weight: an iterable (a generator, `zip`, a list) of tuples (X, y) or (X, y, sample_weight), or
-            (X,) for a program without classes. A list counts as chunks if its first item is a tuple that begins with
-            an array, frame or mapping: [(1.0, 2.0), (3.0, 4.0)] is a table of two rows.
-        y: (n,) labels, some of which may be missing: these rows are kept; None for a program without classes. Where X
-            and y (or sample_weight) are both of pandas, they have one index.
-        schema: declarations for the columns; declare classes and categories that a part of the data may lack. The rest
-            is inferred, for chunked data from the first chunk alone. The schema of a fit brings its default prior.
-        sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
-            label and its categories included.
-
-    Raises:
-        DataError: data that do not fit the schema or, naming the chunk, the schema of the first chunk.
-
-    >>> import bayesgen as bg
-    >>> schema = bg.Schema(classes=["a", "b"])
-    >>> one = bg.summarize(bg.NaiveBayes(), [[1.0], [2.0]], ["a", "a"], schema=schema)
-    >>> two = bg.summarize(bg.NaiveBayes(), [[5.0], [7.0]], ["b", "b"], schema=schema)
-    >>> fit = bg.fit(bg.NaiveBayes(), one + two, method=bg.MLE())
-    >>> fit.parameters["real_mean"].tolist()
-    [[1.5], [6.0]]
-    >>> chunks = (chunk for chunk in [([[1.0], [2.0]], ["a", "a"]), ([[5.0], [7.0]], ["b", "b"])])
-    >>> fit = bg.fit(bg.NaiveBayes(), chunks, method=bg.MLE(), schema=schema)
-    >>> fit.parameters["real_mean"].tolist()
-    [[1.5], [6.0]]
-    """
-    return dataclasses.replace(as_summaries(model, X, y, schema=schema, sample_weight=sample_weight), rows=None)
-
-
-def as_summaries(
-    model: Any,
-    X: Data | Iterable[tuple] | Summaries,
-    y: Values | None = None,
-    *,
-    schema: Schema | None = None,
-    sample_weight: Values | None = None,
-    keeps_rows: bool = False,
-) -> Summaries:
-    """The summaries of training data, see `summarize`, or the given ones.
-
-    Labelled rows are kept, too, with `keeps_rows`, and where parameters of the model are functions of all of them.
-
-    Raises:
-        DataError: summaries of another model, or given with y.
-    """
-    if isinstance(X, Summaries):
-        if y is not None or sample_weight is not None or schema is not None:
-            raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
-        return X.made_for(model)
-    check_model(model)
-    tables = read_tables(X, y, sample_weight)
-    first = next(tables)
-    with naming_origin(first.chunk_number, first.num_dropped):
-        resolved = inferred_schema(model, first, schema)
-        concrete = model.concrete(resolved)
-    keeps_rows = keeps_rows or (not first.chunk_number and concrete.has_row_statistics)
-    return summarize_tables(concrete, resolved, itertools.chain([first], tables), keeps_rows)
-
-
 def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schema:
     """The schema of a table, with what is declared for it."""
     declared = schema or Schema()
@@ -282,10 +208,23 @@ def summaries_of_rows(model: ConcreteModel, schema: Schema, rows: Rows, keeps_ro
 
 
 def summarize_tables(
-    model: ConcreteModel, schema: Schema, tables: Iterable[Table], keeps_rows: bool = False
+    model: ConcreteModel,
+    schema: Schema,
+    tables: Iterable[Table],
+    keeps_rows: bool = False,
+    *,
+    unknown: Counter[str] | None = None,
+    check: Callable[[SufficientStatistics], None] | None = None,
 ) -> Summaries:
-    """The summaries of all tables together; `keeps_rows` keeps the rows with labels, too."""
-    num_rows, unknown = 0, Counter[str]()
+    """The summaries of all tables together.
+
+    Args:
+        model, schema, tables: the model of the data with this schema, and the data.
+        keeps_rows: whether the rows with labels are kept, too.
+        unknown: gets the number of cells of each column with unknown values, of which there is a warning otherwise.
+        check: is called with the statistics of each part, before they are added.
+    """
+    num_rows, counted_unknown = 0, Counter[str]() if unknown is None else unknown
     positions: list[Int[np.ndarray, " m"]] = []
     labelled: list[Rows] = []
 
@@ -310,15 +249,18 @@ def summarize_tables(
                         schema = schema.widened(part.schema.ranges) if part.schema.ranges else schema
                         positions.extend([] if part.unlabelled_places is None else [part.unlabelled_places])
                         labelled.extend([] if part.rows is None else [part.rows])
+                        if check is not None:
+                            check(part.statistics)
                         yield part.statistics
                 except DataError:
                     chunk_summaries(table, slice(0, table.num_rows))  # names the row in the table as it was given
                     raise
             num_rows += table.num_rows + table.num_dropped
-            unknown.update(table.unknown_cells)
+            counted_unknown.update(table.unknown_cells)
 
     statistics = merged(parts())
-    warn_of_unknown(unknown)
+    if unknown is None:
+        warn_of_unknown(counted_unknown)
     return Summaries(
         model,
         schema,

@@ -16,7 +16,8 @@ from bayesgen.typing import Data, Seed, Values
 from .fit import Fit
 from .growth import warn_of_left_out
 from .problem import Method, Problem, ProgramProblem
-from .summaries import Summaries, as_summaries
+from .reading import as_summaries
+from .summaries import Summaries
 
 
 @overload

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -343,6 +343,10 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         return program, rows
 
     # --- the program as a model ---------------------------------------------------------------------------------
+
+    def columns_read(self, names: Sequence[str]) -> Sequence[str]:
+        sites = {*self.attributes, *self.covariates}
+        return [name for name in names if name in sites]
 
     def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The schema with names of the attributes and covariates, and the program's classes."""

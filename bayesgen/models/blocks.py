@@ -193,6 +193,10 @@ class BlockModel(ConcreteModel[Labelled]):
     blocks: Sequence[tuple[str, Family, Sequence[str]]]
     class_prior: ClassPrior | None
 
+    def columns_read(self, names: Sequence[str]) -> Sequence[str]:
+        columns = {column for _, _, block_columns in self.blocks for column in block_columns}
+        return [name for name in names if name in columns]
+
     def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The kinds of the columns are those of their blocks' families."""
         kinds = {

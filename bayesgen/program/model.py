@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic
 
 import numpy as np
@@ -93,6 +93,10 @@ class Recipe(Model[object], Generic[Labelled], abc.ABC):
     @abc.abstractmethod
     def infer_schema(self, table: Table, y: np.ndarray | None, declared: Schema) -> Schema:
         """The resolved `Schema` of training data, given what the user declared."""
+
+    def columns_read(self, names: Sequence[str]) -> Sequence[str]:
+        """The columns that the model reads, of those that a table outside of memory has."""
+        return names
 
     @abc.abstractmethod
     def concrete(self, schema: Schema) -> "ConcreteModel":

@@ -2,6 +2,8 @@
 
 from .files import Savable as Savable
 from .files import load
+from .files import packed as packed
 from .files import save as save
+from .files import unpacked as unpacked
 
 __all__ = ["load"]

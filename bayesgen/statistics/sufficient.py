@@ -49,6 +49,12 @@ class SufficientStatistics:
         return float(self.class_weights.sum() + unlabelled)
 
     @property
+    def bytes_retained(self) -> int:
+        """Memory that rows take which no statistic of a fixed size stands for."""
+        incomplete = [summary for summary in self.summaries.values() if not summary.is_complete]
+        return sum(leaf.nbytes for leaf in jax.tree.leaves((self.rows, self.unlabelled, incomplete)))
+
+    @property
     def is_complete(self) -> bool:
         """Whether every row has a label, and all summaries are complete."""
         return self.unlabelled is None and all(summary.is_complete for summary in self.summaries.values())
