@@ -84,11 +84,22 @@ class Source(abc.ABC):
         """What `merge` makes of `summarize` of each partition, both done on workers; None where there are none."""
         return None
 
-    def num_rows(self) -> int:
-        """How many rows there are: a query, or a pass that reads one column."""
+    def num_rows(self) -> int | None:
+        """How many rows there are: a query, or a pass that reads one column. None where rows are read once."""
         if self.frame is not None:
             return int(self.query(self.frame.select(nw.len())).item())
-        return sum(len(chunk) for chunk in self.chunks(self.names[:1]))
+        return None if self.is_read_once else sum(len(chunk) for chunk in self.chunks(self.names[:1]))
+
+    def refuse_rows(self, reason: str, columns: Sequence[str]) -> NoReturn:
+        """DataError: rows of these columns are needed one by one, with their number, their size and the remedy."""
+        number, size = self.num_rows(), ""
+        if number is not None:
+            size = f": {number:,} rows of {len(columns)} columns, {number * len(columns) / 2**27:,.2f} GB in memory"
+        raise DataError(
+            f"{reason}, and X lies in {self.engine}{size}. Collect the columns that the model reads, or a sample of "
+            "the rows, and give these; or fit by a method and families that need statistics alone, such as Exact(), "
+            "MLE() or MAP() of naive Bayes and discriminants."
+        )
 
     @contextlib.contextmanager
     def telling_errors(self) -> Iterator[None]:

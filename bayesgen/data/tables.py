@@ -33,6 +33,7 @@ from .columns import (
     text_names,
 )
 from .sequences import Padded
+from .sources import as_source
 from .views import ArrayTable, Column, FrameTable, MappingTable, SparseTable, Table
 
 ALL_ZERO = "sample_weight is zero for all rows. Give some row a positive weight."
@@ -84,6 +85,8 @@ def columns_by_name(
         return X, y, sample_weight
     cells = {str(name): values for name, values in X.items()} if isinstance(X, Mapping) else None
     view = None if cells is not None or isinstance(X, np.ndarray | list | tuple) else _narwhals_view(X)
+    if isinstance(view, nw.LazyFrame) or (view is None and cells is None and as_source(X) is not None):
+        return X, y, sample_weight
     if cells is None and not isinstance(view, nw.DataFrame):
         raise DataError(
             f"{next(iter(named))} is the text {next(iter(named.values()))!r}, the name of a column, and X has no named "
@@ -119,8 +122,10 @@ def _read_cells(X: Data, least_rows: int) -> Table:
         return _read_mapping(X, least_rows)
     if not isinstance(X, np.ndarray | list | tuple):
         native = _narwhals_view(X)
-        if native is not None:
+        if native is not None and not isinstance(native, nw.LazyFrame):
             return _read_frame(native, least_rows)
+        if (source := as_source(X)) is not None:
+            source.refuse_rows("Rows are wanted one by one", source.names)
     cells = cast(Values, X)  # or as good as that: NumPy says
     array = as_array(cells, "X", takes_lists=True)
     _check_shape(array.shape, least_rows)
@@ -168,9 +173,7 @@ def _narwhals_view(X: Data) -> nw.DataFrame | nw.LazyFrame | nw.Series | None:
     return view if isinstance(view, nw.DataFrame | nw.LazyFrame | nw.Series) else None
 
 
-def _read_frame(view: nw.DataFrame | nw.LazyFrame | nw.Series, least_rows: int) -> FrameTable:
-    if isinstance(view, nw.LazyFrame):
-        raise DataError("X is a lazy frame. Collect it first, with X.collect().")
+def _read_frame(view: nw.DataFrame | nw.Series, least_rows: int) -> FrameTable:
     if isinstance(view, nw.Series):
         raise DataError(
             f"X is a series of {len(view)} values, and has to be 2-D. X.to_frame() makes it one column, whose cells "

@@ -297,7 +297,7 @@ def compare(
     if methods is not None and pairs is not None:
         raise DataError("methods= and pairs= are two names of one argument. Give one of them.")
     by_name, pairs = models_and_pairs(models, pairs if methods is None else methods)
-    train_rows = read_table(X).num_rows if y is None else len(np.asarray(y))
+    train_rows = read_table(X).num_rows if y is None or isinstance(y, str) else len(np.asarray(y))
     read: dict[str, Any] = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
     outcomes: list[tuple[Answer, Any]] = []
     for name, model in by_name.items():

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 import pandas as pd
@@ -39,13 +39,9 @@ from .summaries import Summaries, inferred_schema, summarize_tables
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_RETAINED = 1 << 28  # bytes of rows without statistic that are kept of a source
+MOST_RETAINED = 1 << 28  # bytes of sequences with hidden states, or of patterns of missing cells
 TALLIES = ("queries", "passes", "bytes")
 AnyFrame = TypeVar("AnyFrame", nw.LazyFrame, nw.DataFrame)
-REMEDY = (
-    "Collect the columns that the model reads, or a sample of the rows, and give these; or choose a method and "
-    "families with statistics, as Exact(), MLE() and MAP() of naive Bayes and discriminants."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,15 +102,6 @@ class Request:
         """Who computed statistics, for the attributes of a fit."""
         return {"by": by, "engine": self.source.engine, **{name: self.tally[name] for name in TALLIES}}
 
-    def refuse(self, reason: str) -> NoReturn:
-        """DataError: rows are needed one by one, with their number, their size and the remedy."""
-        num_rows = self.source.num_rows()
-        gigabytes = num_rows * len(self.names) * 8 / 2**30
-        raise DataError(
-            f"{reason}, and X lies in {self.source.engine}: {num_rows:,} rows of {len(self.names)} columns, about "
-            f"{gigabytes:,.2f} GB in memory. {REMEDY}"
-        )
-
 
 def _counts(frame: AnyFrame, name: str) -> Any:
     """The distinct values of a column of a frame, and how many rows have each."""
@@ -151,7 +138,7 @@ def summarize_source(
     declared = schema or Schema()
     request = request_of(model, source, y, sample_weight, declared)
     if needs_rows:
-        request.refuse("The method needs rows one by one")
+        source.refuse_rows("The method needs rows one by one", request.columns)
     if isinstance(model, GenerativeProgram):  # whose sites are its schema
         return _of_chunks(request, model, schema)
     resolved, num_rows = _first_pass(model, request, declared)
@@ -213,8 +200,10 @@ def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) ->
     def check(statistics: SufficientStatistics) -> None:
         nonlocal retained
         retained += statistics.bytes_retained
-        if retained > MOST_RETAINED:
-            request.refuse("Rows without a label, or of sites without a sufficient statistic, are kept one by one")
+        if statistics.unlabelled is not None:
+            request.source.refuse_rows("Rows without a label have no sufficient statistic", request.columns)
+        if statistics.rows is not None or retained > MOST_RETAINED:
+            request.source.refuse_rows("Some sites have no sufficient statistic but their rows", request.columns)
 
     try:
         remaining = tables()

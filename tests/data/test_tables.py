@@ -161,7 +161,7 @@ def test_names_that_clash_are_refused():
 def test_frames_that_are_no_table_are_refused():
     refused(pd.Series([1, 2]), "series of 2 values", "to_frame()", "df.iloc[[0]]")
     refused(pl.Series([1, 2]), "series of 2 values")
-    refused(pl.LazyFrame({"a": [1]}), "lazy", "X.collect()")
+    refused(pl.LazyFrame({"a": [1]}), "one by one", "polars: 1 rows of 1 columns", "Collect")
     refused(pd.DataFrame({"a": []}), "0 rows and 1 columns")
     refused(pl.DataFrame(), "0 rows and 0 columns")
 
