@@ -34,7 +34,8 @@ from .views import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MERGED_AT_ONCE = 16  # statistics of partitions, in one task of a cluster
+MERGED_AT_ONCE = 16  # statistics of partitions, in one task of Dask
+NUM_MERGED = 8  # statistics of many partitions that Spark sends back
 Summarize: TypeAlias = "Callable[[Iterable[pa.Table]], bytes]"
 """The statistics of the chunks of one partition, as bytes; empty for a partition without rows."""
 Merge: TypeAlias = Callable[[Sequence[bytes]], bytes]
@@ -177,7 +178,7 @@ class SparkSource(QueriedSource):
 
         with self.telling_errors():
             parts = self.selected(columns).mapInArrow(of_partition, "packed binary")
-            joined = parts.repartition(MERGED_AT_ONCE).mapInArrow(of_statistics, "packed binary").collect()
+            joined = parts.repartition(NUM_MERGED).mapInArrow(of_statistics, "packed binary").collect()
         return merge([bytes(row[0]) for row in joined])
 
 
@@ -270,10 +271,10 @@ def as_source(X: object) -> Source | None:
         return None
     if hasattr(X, "scanner") and hasattr(X, "schema"):
         return ArrowSource(X, _dtypes_of_arrow(X.schema))
+    if nw.dependencies.is_dask_dataframe(X):
+        return DaskSource(X, dict(nw.from_native(X._meta, eager_only=True).schema))
     view = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(view, nw.LazyFrame):
-        if view.implementation.is_dask():
-            return DaskSource(X, dict(view.collect_schema()))
         if view.implementation not in _LAZY:
             raise DataError(f"X is a lazy frame of {view.implementation}. Collect it first.")
         return _LAZY[view.implementation](X, dict(view.collect_schema()), view)

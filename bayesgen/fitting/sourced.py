@@ -5,10 +5,14 @@ the engine says sums (`queried`), workers summarise their partitions, or chunks 
 `Summaries` are those of the rows in memory.
 """
 
+import contextlib
 import dataclasses
+import functools
 import itertools
+import operator
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
@@ -31,7 +35,8 @@ from bayesgen.describe import free_name, quote_some
 from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Recipe
-from bayesgen.statistics import SufficientStatistics
+from bayesgen.saving import packed, unpacked
+from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Category, Values
 
 from .summaries import Summaries, inferred_schema, summarize_tables
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_RETAINED = 1 << 28  # bytes of sequences with hidden states, or of patterns of missing cells
+ALL_ZERO = "X has no rows, or none with a positive weight."
 TALLIES = ("queries", "passes", "bytes")
 AnyFrame = TypeVar("AnyFrame", nw.LazyFrame, nw.DataFrame)
 
@@ -66,11 +72,6 @@ class Request:
         """All columns that are read."""
         return [*self.columns, *(name for name in (self.label, self.weight) if name is not None)]
 
-    def weighed(self, frame: AnyFrame) -> AnyFrame:
-        """The rows of a frame that have a weight; missing ones stay, to be refused."""
-        weight = self.weight
-        return frame if weight is None else frame.filter((nw.col(weight) != 0) | nw.col(weight).is_null())
-
     def answer(self, query: nw.LazyFrame) -> nw.DataFrame:
         """The answer of the engine to a query."""
         frame = self.source.query(query)
@@ -84,28 +85,79 @@ class Request:
             self.tally.update(bytes=chunk.nbytes)
             yield chunk
 
-    def counts(self, names: Sequence[str]) -> Iterator[tuple[str, nw.DataFrame]]:
-        """Columns and how often each of their values comes, of all rows or of successive ones."""
-        if self.source.frame is not None:
-            for name in names:
-                yield name, self.answer(_counts(self.weighed(self.source.frame), name))
-            return
-        for chunk in self.chunks([*names, *([] if self.weight is None else [self.weight])]):
-            frame = self.weighed(nw.from_native(chunk, eager_only=True))
-            yield from ((name, _counts(frame, name)) for name in names)
-
-    def table(self, chunk: "pa.Table") -> Table:
-        """A chunk as a table with labels and weights, without rows of weight zero."""
-        return read_table(chunk, self.label, self.weight, least_rows=0)
+    def distinct(self, names: Sequence[str]) -> "DistinctValues | None":
+        """The distinct values of columns, by a query each, by workers or in a pass; None without rows."""
+        if (frame := self.source.frame) is not None:
+            frame = weighed(frame, self.weight)
+            return DistinctValues.among((name, self.answer(counts_by_value(frame, name))) for name in names)
+        read = [*names, *([] if self.weight is None else [self.weight])]
+        summarize = functools.partial(distinct_in_chunks, names, self.weight)
+        content = self.source.summarized(read, summarize, merge_distinct)
+        self.tally.update(passes=int(content is not None), bytes=len(content or b""))
+        return unpacked(summarize(self.chunks(read)) if content is None else content)
 
     def origin(self, by: str) -> dict[str, Any]:
         """Who computed statistics, for the attributes of a fit."""
         return {"by": by, "engine": self.source.engine, **{name: self.tally[name] for name in TALLIES}}
 
 
-def _counts(frame: AnyFrame, name: str) -> Any:
+def weighed(frame: AnyFrame, weight: str | None) -> AnyFrame:
+    """The rows of a frame that have a weight; missing weights stay, to be refused."""
+    return frame if weight is None else frame.filter((nw.col(weight) != 0) | nw.col(weight).is_null())
+
+
+def counts_by_value(frame: Any, name: str) -> Any:
     """The distinct values of a column of a frame, and how many rows have each."""
     return frame.group_by(name).agg(nw.len().alias(free_name("rows", [name])))
+
+
+@dataclasses.dataclass(frozen=True)
+class DistinctValues:
+    """The distinct values of columns, in order of appearance: what a schema needs of rows. It can be added.
+
+    Attributes:
+        values: column -> its values.
+        num_rows, num_observed: column -> the number of rows, and of those that have a value.
+    """
+
+    values: dict[str, list[Category]]
+    num_rows: dict[str, int]
+    num_observed: dict[str, int]
+
+    @classmethod
+    def among(cls, counted: Iterable[tuple[str, nw.DataFrame]]) -> "DistinctValues":
+        """Those of frames as `counts_by_value` makes them, each with the name of its column."""
+        values, num_rows, num_observed = dict[str, dict[Category, None]](), Counter[str](), Counter[str]()
+        for name, frame in counted:
+            cells, (counts,) = read_table(frame.to_native(), least_rows=0).column(name), frame.drop(name).iter_columns()
+            is_observed = ~pd.isna(cells)
+            distinct = distinct_values(cells[is_observed], f"Column {name!r}")
+            values[name] = values.get(name, {}) | dict.fromkeys(distinct)
+            num_rows[name] += int(counts.to_numpy().sum())
+            num_observed[name] += int(counts.to_numpy()[is_observed].sum())
+        return cls({name: list(distinct) for name, distinct in values.items()}, dict(num_rows), dict(num_observed))
+
+    def __add__(self, other: "DistinctValues") -> "DistinctValues":
+        values = {name: list(dict.fromkeys([*v, *other.values[name]])) for name, v in self.values.items()}
+        sums = (
+            {name: count + more[name] for name, count in counts.items()}
+            for counts, more in ((self.num_rows, other.num_rows), (self.num_observed, other.num_observed))
+        )
+        return DistinctValues(values, *sums)
+
+
+def distinct_in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> bytes:
+    """The distinct values of columns of chunks of rows, packed."""
+    frames = (weighed(nw.from_native(chunk, eager_only=True), weight) for chunk in chunks)
+    counted = ((name, counts_by_value(frame, name)) for frame in frames for name in names)
+    distinct = DistinctValues.among(counted)
+    return packed(distinct if distinct.values else None)
+
+
+def merge_distinct(contents: Sequence[bytes]) -> bytes:
+    """The distinct values of several partitions together, packed."""
+    parts = [part for part in map(unpacked, contents) if part is not None]
+    return packed(functools.reduce(operator.add, parts) if parts else None)
 
 
 def request_of(
@@ -143,7 +195,7 @@ def summarize_source(
         return _of_chunks(request, model, schema)
     resolved, num_rows = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
-    summaries = _of_chunks(request, concrete, resolved)
+    summaries = _of_partitions(request, concrete, resolved) or _of_chunks(request, concrete, resolved)
     if num_rows not in (None, read := request.tally["rows"]):
         raise DataError(
             f"X changed between two passes: the first read {num_rows:,} rows, the second {read:,}. Fit again when "
@@ -167,21 +219,77 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
             f"{source.engine} is read once, and the values of {quote_some(names)} are not declared. Declare them, "
             "Schema(classes=[...], categories={column: [...]}), or give a dataset or a path, which are read twice."
         )
-    values: dict[str, dict[Category, None]] = {name: {} for name in names}
-    num_observed, num_rows = Counter[str](), Counter[str]()
-    for name, frame in request.counts(names):
-        cells, (counts,) = read_table(frame.to_native()).column(name), frame.drop(name).iter_columns()
-        is_observed = ~pd.isna(cells)
-        values[name] |= dict.fromkeys(distinct_values(cells[is_observed], f"Column {name!r}"))
-        num_rows[name] += int(counts.sum())
-        num_observed[name] += int(counts.to_numpy()[is_observed].sum())
+    distinct = request.distinct(names)
+    if distinct is None:
+        raise DataError(ALL_ZERO)
+    categories = {name: categories_among(distinct.values[name], name) for name in names if name != label}
     if has_classes:
-        classes = getattr(source.dtypes[label], "categories", None) or inferred_classes(
-            category_array(list(values.pop(label))), num_observed[label]
-        )
-        declared = dataclasses.replace(declared, classes=classes)
-    table = dataclasses.replace(table, values={name: categories_among(list(v), name) for name, v in values.items()})
-    return model.infer_schema(table, None, declared), num_rows[names[0]]
+        stated = getattr(source.dtypes[label], "categories", None)
+        classes = stated or inferred_classes(category_array(distinct.values[label]), distinct.num_observed[label])
+        declared = dataclasses.replace(declared, classes=tuple(classes))
+    resolved = model.infer_schema(dataclasses.replace(table, values=categories), None, declared)
+    return resolved, distinct.num_rows[names[0]]
+
+
+def _of_partitions(request: Request, model: ConcreteModel, schema: Schema) -> Summaries | None:
+    """The summaries of partitions that workers summarised; None where the source has no workers."""
+    summarize = functools.partial(summarize_partition, model, schema, request.label, request.weight)
+    content = request.source.summarized(request.names, summarize, merge_partitions)
+    if content is None:
+        return None
+    part = unpacked(content)
+    if isinstance(part, str):
+        raise DataError(part)
+    if part is None:
+        raise DataError(ALL_ZERO)
+    statistics, ranges, unknown, num_rows = part
+    warn_of_unknown(unknown)
+    request.tally.update(passes=1, bytes=len(content), rows=num_rows)
+    return Summaries(model, schema.widened(ranges), statistics, num_rows, origin=request.origin("workers"))
+
+
+ONE_AT_A_TIME = threading.Lock()  # of programs, whose handlers all threads of a process share
+
+
+def summarize_partition(
+    model: ConcreteModel, schema: Schema, label: str | None, weight: str | None, chunks: "Iterable[pa.Table]"
+) -> bytes:
+    """The statistics of the rows of a partition, packed: (statistics, ranges, unknown cells, number of rows).
+
+    A text is the message of an error, and None stands for a partition without rows.
+    """
+    num_rows, unknown = 0, Counter[str]()
+
+    def check(statistics: SufficientStatistics) -> None:
+        if statistics.unlabelled is not None or statistics.rows is not None:
+            raise DataError(
+                "Rows without a label, and sites that are evaluated row by row, have no sufficient statistic that "
+                "workers could send. Drop rows without a label, or collect a sample of the rows and fit these."
+            )
+
+    tables = (read_table(chunk, label, weight, least_rows=0) for chunk in chunks)
+    try:
+        tables = [table for table in tables if table.num_rows]
+        if not tables:
+            return packed(None)
+        with contextlib.nullcontext() if model.in_threads else ONE_AT_A_TIME:
+            summaries = summarize_tables(model, schema, tables, unknown=unknown, check=check)
+    except DataError as error:
+        return packed(str(error))
+    num_rows = sum(table.num_rows for table in tables)
+    return packed((summaries.statistics, dict(summaries.schema.ranges), dict(unknown), num_rows))
+
+
+def merge_partitions(contents: Sequence[bytes]) -> bytes:
+    """The statistics of several partitions together, packed as those of one; the first error, where there is one."""
+    parts = [part for part in map(unpacked, contents) if part is not None]
+    if refused := [part for part in parts if isinstance(part, str)]:
+        return packed(refused[0])
+    if not parts:
+        return packed(None)
+    statistics, ranges, unknown, num_rows = zip(*parts, strict=True)
+    widest = functools.reduce(Schema.widened, ranges, Schema()).ranges
+    return packed((merged(statistics), dict(widest), dict(sum(map(Counter, unknown), Counter())), sum(num_rows)))
 
 
 def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) -> Summaries:
@@ -191,7 +299,7 @@ def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) ->
     def tables() -> Iterator[Table]:
         nonlocal start
         for chunk in request.chunks(request.names):
-            table = request.table(chunk)
+            table = read_table(chunk, request.label, request.weight, least_rows=0)
             request.tally.update(rows=table.num_rows)
             if table.num_rows:
                 yield table
@@ -209,7 +317,7 @@ def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) ->
         remaining = tables()
         first = next(remaining, None)
         if first is None:
-            raise DataError("X has no row with a positive weight.")
+            raise DataError(ALL_ZERO)
         resolved = inferred_schema(model, first, schema) if schema is None or not model.has_columns else schema
         data = itertools.chain([first], remaining)
         summaries = summarize_tables(model.concrete(resolved), resolved, data, unknown=unknown, check=check)

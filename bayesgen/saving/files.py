@@ -124,7 +124,7 @@ def _digest(structure: bytes, arrays: Iterable[np.ndarray]) -> str:
 def packed(value: Any) -> bytes:
     """A value that files may hold as bytes, for another process: see `unpacked`."""
     encoder = Encoder({})
-    encoder.part(value, "value")
+    encoder.part((value,), "value")
     structure = np.frombuffer(json.dumps(encoder.nodes, allow_nan=False).encode(), np.uint8)
     content = io.BytesIO()
     np.savez(content, structure=structure, **encoder.variables)
@@ -134,7 +134,7 @@ def packed(value: Any) -> bytes:
 def unpacked(content: bytes) -> Any:
     """The value that `packed` made bytes of. Nothing in them is executed."""
     with np.load(io.BytesIO(content)) as arrays:
-        return decoded(json.loads(arrays["structure"].tobytes()), arrays.__getitem__, ())
+        return decoded(json.loads(arrays["structure"].tobytes()), arrays.__getitem__, ())[0]
 
 
 @public
