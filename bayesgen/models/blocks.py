@@ -27,6 +27,7 @@ from bayesgen.program import Block, ClosedResponse, ConcreteModel, Conjugate, Mo
 from bayesgen.records import copied
 from bayesgen.statistics import (
     Cells,
+    CellSums,
     Likelihood,
     Moments,
     PatternMoments,
@@ -273,6 +274,13 @@ class BlockModel(ConcreteModel[Labelled]):
 
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
+
+    def summed_blocks(self, schema: Schema) -> Sequence[tuple[str, Likelihood, Sequence[str]]] | None:
+        blocks, statistics = self.blocks, self.statistics(schema)
+        are_sums = all(statistics[name].cell_sums is not CellSums.NONE for name, _, _ in blocks)
+        if not are_sums or self.feature_sources or self.response is not None:
+            return None
+        return [(name, statistics[name], columns) for name, _, columns in blocks]
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""

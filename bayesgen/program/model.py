@@ -174,6 +174,10 @@ class ConcreteModel(Recipe[Labelled]):
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         """Site -> likelihood, for the sites with sufficient statistics."""
 
+    def summed_blocks(self, schema: Schema) -> Sequence[tuple[str, Likelihood, Sequence[str]]] | None:
+        """Site, likelihood and columns of each block, where these are all that statistics are made of; else None."""
+        return None
+
     @property
     def in_threads(self) -> bool:
         """Whether rows may be summarised in threads. NumPyro programs may not run in several threads at once."""

@@ -23,6 +23,7 @@ from .arrays import (
     with_failed_checks,
 )
 from .base import (
+    CellSums,
     ColumnwiseDensity,
     Conditional,
     DensityGivenFeatures,
@@ -76,6 +77,7 @@ from .summaries import (
     class_weights,
     column_moments,
     outer_or_square,
+    trailing,
 )
 from .table import BERNOULLI, BETA, DIRICHLET, GAMMA, INVERSE_GAMMA, MULTINOMIAL, NORMAL, POISSON, ExponentialFamily
 
@@ -91,6 +93,7 @@ __all__ = [
     "NORMAL",
     "POISSON",
     "CategoricalLikelihood",
+    "CellSums",
     "Cells",
     "Classes",
     "ColumnwiseDensity",
@@ -178,6 +181,7 @@ __all__ = [
     "sum_log_rising",
     "sum_log_rising_of_cells",
     "summaries_of",
+    "trailing",
     "validation_of",
     "with_failed_checks",
 ]

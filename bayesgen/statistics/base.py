@@ -2,8 +2,9 @@
 
 import abc
 import dataclasses
+import enum
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -201,16 +202,32 @@ class Reference(abc.ABC):
 Parameters = Mapping[str, Array]
 
 
+class CellSums(enum.Enum):
+    """Which sums of the cells of each class are the sufficient statistic of a likelihood."""
+
+    NONE = 0  # others than these
+    SQUARES = 1  # the cells of each column, and their squares
+    PRODUCTS = 2  # the cells of each column, and products of any two
+    VALUES = 3  # how often each value of each column comes
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether cells are numbers that are added."""
+        return self in (CellSums.SQUARES, CellSums.PRODUCTS)
+
+
 class Likelihood(abc.ABC):
     """A family of distributions with a sufficient statistic of fixed size.
 
     The log-likelihood of any number of rows is a function of their `Summary` alone. `has_row_parameters` says whether
     densities depend on known quantities of each row (see `register`) besides the parameters that are learned;
-    `takes_squares` whether they take squares of the rows' values, which may overflow.
+    `takes_squares` whether they take squares of the rows' values, which may overflow; `cell_sums` which sums of cells
+    by class its summary is made of.
     """
 
     has_row_parameters: bool = False
     takes_squares: bool = False
+    cell_sums: ClassVar[CellSums] = CellSums.NONE
 
     @property
     def has_symmetries(self) -> bool:

@@ -11,7 +11,7 @@ from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
-from .base import Likelihood, Parameters, RowDensity, Weight
+from .base import CellSums, Likelihood, Parameters, RowDensity, Weight
 from .summaries import Sample, Sums, class_sums, class_weights, trailing
 
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
@@ -87,6 +87,8 @@ def _log_rising_by_sums(
 @dataclasses.dataclass(frozen=True)
 class BernoulliLikelihood(Likelihood):
     """Columns of zeros and ones, dense or sparse. Parameters: `log_one` and `log_zero`, (K, *extra); -inf allowed."""
+
+    cell_sums = CellSums.VALUES
 
     def summary_of(self, sample: Sample) -> Sums:
         """Count ones and zeros by class: two totals (K, *extra). See `Likelihood.summarize`."""
@@ -243,6 +245,7 @@ class CategoricalLikelihood(Likelihood):
     """Columns of codes 0..r-1. Parameters: `log_probs`, (K, *extra, r)."""
 
     num_categories: int
+    cell_sums = CellSums.VALUES
 
     def summary_of(self, sample: Sample) -> Sums:
         """Count each value of each column by class: totals (K, *extra, r). See `Likelihood.summarize`."""

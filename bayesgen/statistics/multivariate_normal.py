@@ -20,7 +20,7 @@ from bayesgen.runtime import CACHED_CELLS, all_in_threads
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .arrays import LOG_2PI, Cells, inverse_lower, log_diagonal, namespace
-from .base import Likelihood, Parameters, Reference, RowDensity
+from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .conditioning import (
     Conditioned,
     Ellipsoids,
@@ -221,6 +221,7 @@ class MultivariateNormalLikelihood(Likelihood):
     """Jointly normal columns. Parameters: `loc` (K, *extra, D) and `scale_tril` (K, *extra, D, D)."""
 
     takes_squares = True
+    cell_sums = CellSums.PRODUCTS
 
     def summary_of(self, sample: Sample) -> Moments | PatternMoments:
         """Centred moments and cross products by class. See `Likelihood.summarize`.

@@ -10,7 +10,7 @@ from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise
-from .base import Likelihood, Parameters, Reference, RowDensity
+from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .summaries import Moments, Sample, trailing
 
@@ -28,6 +28,10 @@ class NormalLikelihood(Likelihood):
     def takes_squares(self) -> bool:  # type: ignore[override]
         """Of values on the scale of the data, not of their logarithms."""
         return not self.log_scale
+
+    @property
+    def cell_sums(self) -> CellSums:  # type: ignore[override]
+        return CellSums.NONE if self.log_scale else CellSums.SQUARES
 
     def summary_of(self, sample: Sample) -> Moments:
         """Centred moments of each column by class. See `Likelihood.summarize`."""

@@ -27,7 +27,7 @@ from .arrays import (
     segment_sums,
     special,
 )
-from .base import Likelihood, Parameters, RowDensity, register
+from .base import CellSums, Likelihood, Parameters, RowDensity, register
 from .discrete import BernoulliLikelihood, CategoricalLikelihood
 from .multivariate_normal import LowRankNormalLikelihood, MultivariateNormalLikelihood
 from .normal import NormalLikelihood
@@ -50,6 +50,7 @@ class ExponentialFamily(Likelihood):
         name: for messages.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
+        cell_sums: VALUES for columns of counts; numbers have as many values as there are rows.
     """
 
     statistics: Callable[[Any, Any], tuple[Array, ...]]
@@ -61,6 +62,7 @@ class ExponentialFamily(Likelihood):
     name: str = "this distribution"
     mean: Callable[[tuple[Array, ...]], Array] | None = None
     draw: Callable[[np.random.Generator, tuple[Array, ...]], np.ndarray] | None = None
+    cell_sums: CellSums = CellSums.NONE  # type: ignore[misc]
 
     def summary_of(self, sample: Sample) -> Sums:
         """Sum each statistic by class. See `Likelihood.summarize`; vectors are observed or missing as a whole."""
@@ -214,6 +216,7 @@ POISSON = ExponentialFamily(
     log_base=lambda x, row: -log_factorial(x),
     mean=lambda natural: np.exp(natural[0]),
     draw=lambda rng, natural: rng.poisson(np.exp(natural[0])),
+    cell_sums=CellSums.VALUES,
 )
 EXPONENTIAL = ExponentialFamily(
     statistics=lambda x, row: (x,),

@@ -1,0 +1,232 @@
+"""Sufficient statistics that an engine says: sums by class, and counts of rows by class and value, in few queries.
+
+Moments are sums of x - s and of its squares and products, where s is a cell of the first rows, close enough to the
+means that nothing cancels; where it proves far from the mean of a class, a second query takes the mean itself (Chan,
+Golub and LeVeque 1983, as in `statistics.moments`). For discrete columns the answer is a table of values with weights,
+of which the likelihood makes the same summary as of rows. NaN is missing, also in engines that tell it from null.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+
+import jax
+import narwhals as nw
+import numpy as np
+
+from bayesgen.data import Schema, read_table
+from bayesgen.describe import free_name
+from bayesgen.errors import DataError
+from bayesgen.program import ConcreteModel
+from bayesgen.statistics import CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
+from bayesgen.typing import Float, Int
+
+from .requests import Request, weighed
+
+MOST_SUMS = 300  # of one query, such as the products of 24 columns: `benchmarks/sources.py`
+MOST_QUERIES = 32  # one a discrete column
+MOST_SHIFTED = 64  # classes with a shift of their own
+FIRST_ROWS = 1000
+Groups = Mapping[Hashable, Float[np.ndarray, " G"]]
+
+
+def statistics_by_query(
+    request: Request, model: ConcreteModel, schema: Schema
+) -> tuple[SufficientStatistics, int] | None:
+    """The statistics of the rows with a weight, and how many rows there are, as the engine says them.
+
+    None where chunks are to be read: of engines without queries, of models whose statistics are no sums by class, and
+    where that is quicker; and of data that have to be looked at row by row, because labels or cells of joint families
+    are missing, cells are infinite, or something is to be refused by its row.
+    """
+    blocks, frame = model.summed_blocks(schema), request.source.frame
+    if blocks is None or frame is None or schema.unknown != "error":
+        return None
+    numbers = [name for _, likelihood, columns in blocks if likelihood.cell_sums.of_numbers for name in columns]
+    pairs, start = list[tuple[int, int]](), 0
+    for _, likelihood, columns in blocks:
+        if likelihood.cell_sums.of_numbers:
+            places = range(start, start + len(columns))
+            products = likelihood.cell_sums is CellSums.PRODUCTS
+            pairs += (
+                itertools.combinations_with_replacement(places, 2) if products else zip(places, places, strict=True)
+            )
+            start += len(columns)
+    if len(pairs) > MOST_SUMS or sum(len(columns) for _, _, columns in blocks) - len(numbers) > MOST_QUERIES:
+        return None
+    queries = Queries(request, schema, weighed(frame, request.weight), numbers, pairs)
+    try:
+        return queries.statistics(blocks)
+    except DataError:  # chunks are read, and name the row
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Queries:
+    """The queries for one model.
+
+    Attributes:
+        request, schema: what is asked of which source, and its schema.
+        frame: the rows with a weight.
+        numbers: the columns of which moments are asked.
+        pairs: of which of them products are asked, by position; of a column with itself the squares.
+    """
+
+    request: Request
+    schema: Schema
+    frame: nw.LazyFrame
+    numbers: Sequence[str]
+    pairs: Sequence[tuple[int, int]]
+
+    def statistics(
+        self, blocks: Sequence[tuple[str, Likelihood, Sequence[str]]]
+    ) -> tuple[SufficientStatistics, int] | None:
+        """See `statistics_by_query`."""
+        shifts = self._first_cells()[None]
+        labels, sums = self._grouped(self._sums(None, shifts))
+        if np.any(sums.get("wrong", 0)) or not all(np.isfinite(values).all() for values in sums.values()):
+            return None
+        codes = np.zeros(1, int) if self.request.label is None else self.schema.encode_labels(labels)
+        moments = self._moments(shifts, sums)
+        squares = np.diagonal(moments.scatter, axis1=1, axis2=2)
+        if (far := moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares).any():
+            if len(labels) > MOST_SHIFTED:
+                return None
+            shifts = np.where(far, moments.mean, shifts)
+            ordered, again = self._grouped(self._sums(labels, shifts))
+            places = [ordered.tolist().index(label) for label in labels.tolist()]  # groups come in any order
+            moments = self._moments(shifts, {key: values[places] for key, values in again.items()})
+        num_classes = max(1, len(self.schema.classes or ()))
+        weights = np.bincount(codes, sums["weight"], num_classes)
+        by_class = jax.tree.map(lambda array: _placed(array, codes, num_classes), moments)
+        summaries, start = dict[str, Summary](), 0
+        for name, likelihood, columns in blocks:
+            if not likelihood.cell_sums.of_numbers:
+                summaries[name] = self._counted(likelihood, columns, num_classes)
+                continue
+            places = slice(start, start := start + len(columns))
+            count, is_matrix = by_class.count[:, places], likelihood.cell_sums is CellSums.PRODUCTS
+            is_complete = (count == weights[:, None]).all()
+            if is_matrix and not is_complete:
+                return None
+            scatter = by_class.scatter[:, places, places]
+            scatter = scatter if is_matrix else np.diagonal(scatter, axis1=1, axis2=2)
+            base = np.zeros(num_classes if is_matrix else count.shape)
+            summaries[name] = Moments(weights if is_complete else count, by_class.mean[:, places], scatter, base)
+        return SufficientStatistics(weights, summaries), int(sums["rows"].sum())
+
+    @property
+    def weight(self) -> nw.Expr | None:
+        """The weights of rows."""
+        return None if self.request.weight is None else nw.col(self.request.weight).cast(nw.Float64)
+
+    def _value(self, name: str) -> nw.Expr:
+        """The cells of a column of numbers, null where they are missing."""
+        value = nw.col(name).cast(nw.Float64)
+        return nw.when(~value.is_nan()).then(value) if self.request.source.dtypes[name].is_float() else value
+
+    def _first_cells(self) -> Float[np.ndarray, " D"]:
+        """The least cell of each column among the first rows."""
+        if not self.numbers:
+            return np.zeros(0)
+        named = {name: f"s{index}" for index, name in enumerate(self.numbers)}
+        rows = self.frame.head(FIRST_ROWS)
+        answer = self.request.answer(rows.select(*(self._value(name).min().alias(named[name]) for name in named)))
+        cells = np.concatenate([answer[alias].fill_null(0).to_numpy() for alias in named.values()])
+        return np.where(np.isfinite(cells), cells, 0.0)
+
+    def _sums(self, labels: np.ndarray | None, shifts: Float[np.ndarray, "G D"]) -> dict[Hashable, nw.Expr]:
+        """The sums of distances from shifts: one for all classes; or one for each label, then also the extremes."""
+        weight = self.weight
+        sums: dict[Hashable, nw.Expr] = {"rows": nw.len(), "weight": nw.len() if weight is None else weight.sum()}
+        if weight is not None:
+            is_wrong = weight.is_null() | ~((weight >= 0) & (weight < float("inf")))
+            sums["wrong"] = nw.when(is_wrong).then(1).otherwise(0).sum()
+        distances = []
+        for index, name in enumerate(self.numbers):
+            value = self._value(name)
+            distances.append(value - self._shift(labels, shifts[:, index]))
+            sums["count", index] = value.count() if weight is None else nw.when(~value.is_null()).then(weight).sum()
+            sums["sum", index] = (distances[-1] if weight is None else distances[-1] * weight).sum()
+            if labels is not None:
+                sums["least", index], sums["most", index] = value.min(), value.max()
+        for first, second in self.pairs:
+            product = distances[first] * distances[second]
+            sums["product", first, second] = (product if weight is None else product * weight).sum()
+        return sums
+
+    def _shift(self, labels: np.ndarray | None, shifts: Float[np.ndarray, " G"]) -> nw.Expr:
+        """The number that is taken from the cells of a column, by class."""
+        shift, label = nw.lit(float(shifts[-1])), self.request.label
+        if labels is not None and label is not None:
+            for value, own in zip(labels[:-1].tolist(), shifts[:-1].tolist(), strict=True):
+                shift = nw.when(nw.col(label) == value).then(nw.lit(own)).otherwise(shift)
+        return shift
+
+    def _grouped(self, sums: Mapping[Hashable, nw.Expr]) -> tuple[np.ndarray, Groups]:
+        """The labels, and the sums of the rows of each."""
+        label = self.request.label
+        filling = "_" * len(label or "")  # no name is that of the label
+        named = {key: f"s{index}_{filling}" for index, key in enumerate(sums)}
+        asked = [expression.alias(named[key]) for key, expression in sums.items()]
+        answer = self.request.answer(
+            self.frame.select(*asked) if label is None else self.frame.group_by(label).agg(*asked)
+        )
+        labels = np.zeros(1) if label is None else read_table(answer.select(label).to_native()).column(label)
+        return labels, {key: answer[name].fill_null(0).to_numpy().astype(np.float64) for key, name in named.items()}
+
+    def _moments(self, shifts: Float[np.ndarray, "#G D"], sums: Groups) -> Moments:
+        """The moments of each group, with the products that were asked for and zeros in place of the others."""
+        shape = (len(sums["rows"]), len(self.numbers))
+        count, total = (np.zeros(shape) for _ in range(2))
+        scatter = np.zeros((*shape, shape[1]))
+        for index in range(shape[1]):
+            count[:, index], total[:, index] = sums["count", index], sums["sum", index]
+        shift = total / np.where(count > 0, count, 1.0)
+        for i, j in self.pairs:
+            scatter[:, i, j] = scatter[:, j, i] = sums["product", i, j] - total[:, i] * shift[:, j]
+        mean = np.where(count > 0, shifts + shift, 0.0)
+        for index in range(shape[1] if ("least", 0) in sums else 0):  # of a column that is constant nothing is rounded
+            is_constant = sums["least", index] == sums["most", index]
+            mean[is_constant, index] = sums["least", index][is_constant]
+            scatter[is_constant, index] = scatter[is_constant, :, index] = 0.0
+        return Moments(count, mean, scatter, np.zeros(shape[0]))
+
+    def _counted(self, likelihood: Likelihood, columns: Sequence[str], num_classes: int) -> Sums:
+        """The summary of discrete columns, each from how often its values come in each class."""
+        parts = [self._column_summary(likelihood, name, num_classes) for name in columns]
+        tables = jax.tree.map(
+            lambda *arrays: np.concatenate(arrays, 1), *((part.totals, part.log_base) for part in parts)
+        )
+        if all(part.count.ndim == 1 for part in parts):
+            return Sums(parts[0].count, *tables)
+        counts = [np.broadcast_to(trailing(part.count, 2), (num_classes, 1)) for part in parts]
+        return Sums(np.concatenate(counts, 1), *tables)
+
+    def _column_summary(self, likelihood: Likelihood, name: str, num_classes: int) -> Sums:
+        """The summary of one discrete column."""
+        label, weight = self.request.label, self.weight
+        keys = [name] if label is None else [name, label]
+        counts = free_name("weight", keys)
+        query = self.frame.group_by(*keys).agg((nw.len() if weight is None else weight.sum()).alias(counts))
+        table = read_table(self.request.answer(query).to_native(), label, counts)
+        schema = dataclasses.replace(
+            self.schema,
+            columns=(name,),
+            kinds={name: self.schema.kinds[name]},
+            categories={column: values for column, values in self.schema.categories.items() if column == name},
+        )
+        values, observed = schema.encode_cells(table, (name,))
+        codes = np.zeros(table.num_rows, int) if label is None else self.schema.encode_labels(table.labels)
+        summary = likelihood.summarize(values, codes, num_classes, table.weights, observed)
+        assert isinstance(summary, Sums)
+        return summary
+
+
+def _placed(
+    array: Float[np.ndarray, "G ..."], codes: Int[np.ndarray, " G"], num_classes: int
+) -> Float[np.ndarray, "K ..."]:
+    """The rows of an array at the places of their classes, zeros where a class has none."""
+    placed = np.zeros((num_classes, *array.shape[1:]))
+    placed[codes] = array
+    return placed
