@@ -310,19 +310,22 @@ def rows_at_once(columns: Sequence[str]) -> int:
 
 
 def regrouped(batches: "Iterable[pa.Table | pa.RecordBatch]", num_rows: int) -> "Iterator[pa.Table]":
-    """The rows of batches in tables of about so many rows: small ones together, large ones divided."""
+    """The rows of batches in tables of about so many rows: small ones together, large ones divided.
+
+    Columns of categories get one dictionary a table, whatever the batches have.
+    """
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
     for batch in batches:
-        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         for start in range(0, len(table), num_rows):
             waiting.append(table.slice(start, num_rows))
             if sum(map(len, waiting)) >= num_rows:
-                yield pa.concat_tables(waiting, promote_options="permissive")
+                yield pa.concat_tables(waiting, promote_options="permissive").unify_dictionaries()
                 waiting = []
     if waiting:
-        yield pa.concat_tables(waiting, promote_options="permissive")
+        yield pa.concat_tables(waiting, promote_options="permissive").unify_dictionaries()
 
 
 def arrow_of_pandas(frame: pd.DataFrame) -> "pa.Table":

@@ -1,7 +1,7 @@
 """Sufficient statistics that an engine says: sums by class, and counts of rows by class and value, in few queries.
 
-Moments are sums of x - s and of its squares and products, where s is a cell of the first rows, close enough to the
-means that nothing cancels; where it proves far from the mean of a class, a second query takes the mean itself (Chan,
+Moments are sums of x - s and of its squares and products, where s is the median of a class in the first rows, close
+enough to its mean that nothing cancels; where it proves far from the mean, a second query takes the mean itself (Chan,
 Golub and LeVeque 1983, as in `statistics.moments`). For discrete columns the answer is a table of values with weights,
 of which the likelihood makes the same summary as of rows. NaN is missing, also in engines that tell it from null.
 """
@@ -15,7 +15,6 @@ import narwhals as nw
 import numpy as np
 
 from bayesgen.data import Schema, read_table
-from bayesgen.describe import free_name
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel
 from bayesgen.statistics import CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
@@ -27,6 +26,7 @@ MOST_SUMS = 300  # of one query, such as the products of 24 columns: `benchmarks
 MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
 FIRST_ROWS = 1000
+LABEL, VALUE, WEIGHT = "label", "value", "weight"  # columns of queries
 Groups = Mapping[Hashable, Float[np.ndarray, " G"]]
 
 
@@ -82,8 +82,7 @@ class Queries:
         self, blocks: Sequence[tuple[str, Likelihood, Sequence[str]]]
     ) -> tuple[SufficientStatistics, int] | None:
         """See `statistics_by_query`."""
-        shifts = self._first_cells()[None]
-        labels, sums = self._grouped(self._sums(None, shifts))
+        labels, sums, shifts = self._sums(*self._first_medians())
         if np.any(sums.get("wrong", 0)) or not all(np.isfinite(values).all() for values in sums.values()):
             return None
         codes = np.zeros(1, int) if self.request.label is None else self.schema.encode_labels(labels)
@@ -92,12 +91,11 @@ class Queries:
         if (far := moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares).any():
             if len(labels) > MOST_SHIFTED:
                 return None
-            shifts = np.where(far, moments.mean, shifts)
-            ordered, again = self._grouped(self._sums(labels, shifts))
+            ordered, again, shifts = self._sums(labels, np.where(far, moments.mean, shifts), with_extremes=True)
             places = [ordered.tolist().index(label) for label in labels.tolist()]  # groups come in any order
-            moments = self._moments(shifts, {key: values[places] for key, values in again.items()})
+            moments = self._moments(shifts[places], {key: values[places] for key, values in again.items()})
         num_classes = max(1, len(self.schema.classes or ()))
-        weights = np.bincount(codes, sums["weight"], num_classes)
+        weights = np.bincount(codes, sums[WEIGHT], num_classes)
         by_class = jax.tree.map(lambda array: _placed(array, codes, num_classes), moments)
         summaries, start = dict[str, Summary](), 0
         for name, likelihood, columns in blocks:
@@ -125,55 +123,77 @@ class Queries:
         value = nw.col(name).cast(nw.Float64)
         return nw.when(~value.is_nan()).then(value) if self.request.source.dtypes[name].is_float() else value
 
-    def _first_cells(self) -> Float[np.ndarray, " D"]:
-        """The least cell of each column among the first rows."""
-        if not self.numbers:
-            return np.zeros(0)
-        named = {name: f"s{index}" for index, name in enumerate(self.numbers)}
-        rows = self.frame.head(FIRST_ROWS)
-        answer = self.request.answer(rows.select(*(self._value(name).min().alias(named[name]) for name in named)))
-        cells = np.concatenate([answer[alias].fill_null(0).to_numpy() for alias in named.values()])
-        return np.where(np.isfinite(cells), cells, 0.0)
+    def _first_medians(self) -> tuple[np.ndarray, Float[np.ndarray, "G D"]]:
+        """The labels among the first rows, and the medians of their cells: of a constant, its value exactly."""
+        columns = {("median", index): self._value(name) for index, name in enumerate(self.numbers)}
+        rows = self._projected(self.frame.head(FIRST_ROWS), columns)
+        labels, medians = self._grouped(rows, {key: nw.col(self._alias(key)).median() for key in columns})
+        cells = np.reshape([medians[key] for key in columns], (len(columns), len(labels))).T
+        return labels, np.where(np.isfinite(cells), cells, 0.0)
 
-    def _sums(self, labels: np.ndarray | None, shifts: Float[np.ndarray, "G D"]) -> dict[Hashable, nw.Expr]:
-        """The sums of distances from shifts: one for all classes; or one for each label, then also the extremes."""
-        weight = self.weight
-        sums: dict[Hashable, nw.Expr] = {"rows": nw.len(), "weight": nw.len() if weight is None else weight.sum()}
+    def _sums(
+        self, labels: np.ndarray, shifts: Float[np.ndarray, "G D"], *, with_extremes: bool = False
+    ) -> tuple[np.ndarray, Groups, Float[np.ndarray, "H D"]]:
+        """The labels of all rows, sums of distances from shifts, and the shift of each group.
+
+        Shifts are those of these labels; of others, the median of these.
+        """
+        labels, shifts = labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED]
+        default = np.median(shifts, axis=0) if len(shifts) else np.zeros(len(self.numbers))
+        by_label, weight = dict(zip(labels.tolist(), shifts, strict=True)), self.weight
+        columns: dict[Hashable, nw.Expr] = {} if weight is None else {WEIGHT: weight}
+        for index, name in enumerate(self.numbers):
+            shift = nw.lit(float(default[index]))
+            for label, own in by_label.items() if self.request.label is not None else ():
+                shift = nw.when(nw.col(self.request.label) == label).then(nw.lit(float(own[index]))).otherwise(shift)
+            columns["distance", index] = self._value(name) - shift
+            columns |= {("value", index): self._value(name)} if with_extremes else {}
+        rows = self._projected(self.frame, columns)
+        groups, sums = self._grouped(rows, self._asked(with_extremes))
+        return groups, sums, np.array([by_label.get(label, default) for label in groups.tolist()])
+
+    def _asked(self, with_extremes: bool) -> dict[Hashable, nw.Expr]:
+        """What is asked of each group: numbers of rows and cells, sums, and products."""
+        weight = None if self.request.weight is None else nw.col(WEIGHT)
+        asked: dict[Hashable, nw.Expr] = {"rows": nw.len(), WEIGHT: nw.len() if weight is None else weight.sum()}
         if weight is not None:
             is_wrong = weight.is_null() | ~((weight >= 0) & (weight < float("inf")))
-            sums["wrong"] = nw.when(is_wrong).then(1).otherwise(0).sum()
-        distances = []
-        for index, name in enumerate(self.numbers):
-            value = self._value(name)
-            distances.append(value - self._shift(labels, shifts[:, index]))
-            sums["count", index] = value.count() if weight is None else nw.when(~value.is_null()).then(weight).sum()
-            sums["sum", index] = (distances[-1] if weight is None else distances[-1] * weight).sum()
-            if labels is not None:
-                sums["least", index], sums["most", index] = value.min(), value.max()
+            asked["wrong"] = nw.when(is_wrong).then(1).otherwise(0).sum()
+        distances = [nw.col(self._alias(("distance", index))) for index in range(len(self.numbers))]
+        for index, distance in enumerate(distances):
+            count = distance.count() if weight is None else nw.when(~distance.is_null()).then(weight).sum()
+            asked["count", index], asked["sum", index] = (
+                count,
+                (distance if weight is None else distance * weight).sum(),
+            )
+            if with_extremes:
+                value = nw.col(self._alias(("value", index)))
+                asked["least", index], asked["most", index] = value.min(), value.max()
         for first, second in self.pairs:
             product = distances[first] * distances[second]
-            sums["product", first, second] = (product if weight is None else product * weight).sum()
-        return sums
+            asked["product", first, second] = (product if weight is None else product * weight).sum()
+        return asked
 
-    def _shift(self, labels: np.ndarray | None, shifts: Float[np.ndarray, " G"]) -> nw.Expr:
-        """The number that is taken from the cells of a column, by class."""
-        shift, label = nw.lit(float(shifts[-1])), self.request.label
-        if labels is not None and label is not None:
-            for value, own in zip(labels[:-1].tolist(), shifts[:-1].tolist(), strict=True):
-                shift = nw.when(nw.col(label) == value).then(nw.lit(own)).otherwise(shift)
-        return shift
+    def _alias(self, key: Hashable) -> str:
+        """The name of a column of a query."""
+        return "_".join(map(str, key if isinstance(key, tuple) else (key,)))
 
-    def _grouped(self, sums: Mapping[Hashable, nw.Expr]) -> tuple[np.ndarray, Groups]:
-        """The labels, and the sums of the rows of each."""
-        label = self.request.label
-        filling = "_" * len(label or "")  # no name is that of the label
-        named = {key: f"s{index}_{filling}" for index, key in enumerate(sums)}
-        asked = [expression.alias(named[key]) for key, expression in sums.items()]
-        answer = self.request.answer(
-            self.frame.select(*asked) if label is None else self.frame.group_by(label).agg(*asked)
+    def _projected(self, frame: nw.LazyFrame, columns: Mapping[Hashable, nw.Expr]) -> nw.LazyFrame:
+        """A frame of these columns and of the labels, under names that every engine takes."""
+        if self.request.label is not None:
+            columns = {LABEL: nw.col(self.request.label), **columns}
+        return frame.select(*(expression.alias(self._alias(key)) for key, expression in columns.items()))
+
+    def _grouped(self, frame: nw.LazyFrame, asked: Mapping[Hashable, nw.Expr]) -> tuple[np.ndarray, Groups]:
+        """The labels, and what is asked of the rows of each."""
+        has_labels, expressions = (
+            self.request.label is not None,
+            [e.alias(self._alias(key)) for key, e in asked.items()],
         )
-        labels = np.zeros(1) if label is None else read_table(answer.select(label).to_native()).column(label)
-        return labels, {key: answer[name].fill_null(0).to_numpy().astype(np.float64) for key, name in named.items()}
+        query = frame.group_by(LABEL).agg(*expressions) if has_labels else frame.select(*expressions)
+        answer = self.request.answer(query)
+        labels = read_table(answer.select(LABEL).to_native()).column(LABEL) if has_labels else np.zeros(1)
+        return labels, {key: answer[self._alias(key)].fill_null(0).to_numpy().astype(np.float64) for key in asked}
 
     def _moments(self, shifts: Float[np.ndarray, "#G D"], sums: Groups) -> Moments:
         """The moments of each group, with the products that were asked for and zeros in place of the others."""
@@ -205,18 +225,14 @@ class Queries:
 
     def _column_summary(self, likelihood: Likelihood, name: str, num_classes: int) -> Sums:
         """The summary of one discrete column."""
-        label, weight = self.request.label, self.weight
-        keys = [name] if label is None else [name, label]
-        counts = free_name("weight", keys)
-        query = self.frame.group_by(*keys).agg((nw.len() if weight is None else weight.sum()).alias(counts))
-        table = read_table(self.request.answer(query).to_native(), label, counts)
-        schema = dataclasses.replace(
-            self.schema,
-            columns=(name,),
-            kinds={name: self.schema.kinds[name]},
-            categories={column: values for column, values in self.schema.categories.items() if column == name},
-        )
-        values, observed = schema.encode_cells(table, (name,))
+        label, weight = None if self.request.label is None else LABEL, self.weight
+        rows = self._projected(self.frame, {VALUE: nw.col(name), **({} if weight is None else {WEIGHT: weight})})
+        count = nw.len() if weight is None else nw.col(WEIGHT).sum()
+        query = rows.group_by(VALUE, *([] if label is None else [label])).agg(count.alias(WEIGHT))
+        table = read_table(self.request.answer(query).to_native(), label, WEIGHT)
+        kinds, categories = self.schema.kinds, self.schema.categories
+        schema = Schema({VALUE: kinds[name]}, {VALUE: categories[name]} if name in categories else {}, columns=(VALUE,))
+        values, observed = schema.encode_cells(table, (VALUE,))
         codes = np.zeros(table.num_rows, int) if label is None else self.schema.encode_labels(table.labels)
         summary = likelihood.summarize(values, codes, num_classes, table.weights, observed)
         assert isinstance(summary, Sums)

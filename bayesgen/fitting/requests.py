@@ -11,7 +11,6 @@ import narwhals as nw
 import pandas as pd
 
 from bayesgen.data import Source, distinct_values, read_table
-from bayesgen.describe import free_name
 from bayesgen.saving import packed, unpacked
 from bayesgen.typing import Category
 
@@ -80,8 +79,8 @@ def weighed(frame: AnyFrame, weight: str | None) -> AnyFrame:
 
 
 def counts_by_value(frame: Any, name: str) -> Any:
-    """The distinct values of a column of a frame, and how many rows have each."""
-    return frame.group_by(name).agg(nw.len().alias(free_name("rows", [name])))
+    """The distinct values of a column of a frame, "value", and how many "rows" have each."""
+    return frame.select(nw.col(name).alias("value")).group_by("value").agg(nw.len().alias("rows"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,12 +101,13 @@ class DistinctValues:
         """Those of frames as `counts_by_value` makes them, each with the name of its column."""
         values, num_rows, num_observed = dict[str, dict[Category, None]](), Counter[str](), Counter[str]()
         for name, frame in counted:
-            cells, (counts,) = read_table(frame.to_native(), least_rows=0).column(name), frame.drop(name).iter_columns()
+            cells = read_table(frame.to_native(), least_rows=0).column("value")
+            counts = frame["rows"].to_numpy()
             is_observed = ~pd.isna(cells)
             distinct = distinct_values(cells[is_observed], f"Column {name!r}")
             values[name] = values.get(name, {}) | dict.fromkeys(distinct)
-            num_rows[name] += int(counts.to_numpy().sum())
-            num_observed[name] += int(counts.to_numpy()[is_observed].sum())
+            num_rows[name] += int(counts.sum())
+            num_observed[name] += int(counts[is_observed].sum())
         return cls({name: list(distinct) for name, distinct in values.items()}, dict(num_rows), dict(num_observed))
 
     def __add__(self, other: "DistinctValues") -> "DistinctValues":

@@ -108,7 +108,7 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
             "Schema(classes=[...], categories={column: [...]}), or give a dataset or a path, which are read twice."
         )
     distinct = request.distinct(names)
-    if distinct is None:
+    if distinct is None or not distinct.num_rows[names[0]]:
         raise DataError(ALL_ZERO)
     categories = {name: categories_among(distinct.values[name], name) for name in names if name != label}
     if has_classes:
