@@ -157,6 +157,7 @@ class IbisSource(QueriedSource):
         table = self.selected(columns)
         backend = table.get_backend()
         if backend.name == "duckdb":  # Ibis 12 asks DuckDB 2 for batches by a name that it no longer has
+            table.limit(0).to_pyarrow()  # makes tables in memory known to the connection
             return backend.con.sql(backend.compile(table)).to_arrow_reader(num_rows)
         return table.to_pyarrow_batches(chunk_size=num_rows)
 

@@ -11,6 +11,7 @@ import narwhals as nw
 import pandas as pd
 
 from bayesgen.data import Source, distinct_values, read_table
+from bayesgen.describe import quote_some
 from bayesgen.saving import packed, unpacked
 from bayesgen.typing import Category
 
@@ -118,12 +119,25 @@ class DistinctValues:
         )
         return DistinctValues(values, *sums)
 
+    def others_in(self, chunk: "pa.Table", weight: str | None) -> str | None:
+        """What values of a chunk are not among these, in words; None where all are."""
+        for name, values in _in_chunks([*self.values], weight, [chunk]).values.items():
+            if others := [value for value in values if value not in self.values[name]]:
+                return (
+                    f"the first read {self.num_rows[name]:,} rows and {len(self.values[name])} values of {name!r}, the "
+                    f"second {len(others)} others, such as {quote_some(others[:1])}"
+                )
+        return None
+
+
+def _in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> DistinctValues:
+    frames = (weighed(nw.from_native(chunk, eager_only=True), weight) for chunk in chunks)
+    return DistinctValues.among((name, counts_by_value(frame, name)) for frame in frames for name in names)
+
 
 def distinct_in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> bytes:
-    """The distinct values of columns of chunks of rows, packed."""
-    frames = (weighed(nw.from_native(chunk, eager_only=True), weight) for chunk in chunks)
-    counted = ((name, counts_by_value(frame, name)) for frame in frames for name in names)
-    distinct = DistinctValues.among(counted)
+    """The distinct values of columns of chunks of rows, packed; None without rows."""
+    distinct = _in_chunks(names, weight, chunks)
     return packed(distinct if distinct.values else None)
 
 

@@ -35,12 +35,13 @@ from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Values
 
 from .queried import statistics_by_query
-from .requests import ALL_ZERO, Request
+from .requests import ALL_ZERO, DistinctValues, Request
 from .summaries import Summaries, inferred_schema, summarize_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CHANGED = "X changed between two passes: {}. Fit again when nothing writes to it."
 MOST_RETAINED = 1 << 28  # bytes of sequences with hidden states, or of patterns of missing cells
 
 
@@ -77,23 +78,21 @@ def summarize_source(
         source.refuse_rows("The method needs rows one by one", request.columns)
     if isinstance(model, GenerativeProgram):  # whose sites are its schema
         return _of_chunks(request, model, schema)
-    resolved, num_rows = _first_pass(model, request, declared)
+    resolved, distinct = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
     summaries = (
         _of_queries(request, concrete, resolved)
         or _of_partitions(request, concrete, resolved)
-        or _of_chunks(request, concrete, resolved)
+        or _of_chunks(request, concrete, resolved, distinct)
     )
-    if num_rows not in (None, read := request.tally["rows"]):
-        raise DataError(
-            f"X changed between two passes: the first read {num_rows:,} rows, the second {read:,}. Fit again when "
-            "nothing writes to it."
-        )
+    counts = set() if distinct is None else {*distinct.num_rows.values()}
+    if counts - {read := request.tally["rows"]}:
+        raise DataError(CHANGED.format(f"the first read {counts.pop():,} rows, the second {read:,}"))
     return summaries
 
 
-def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Schema, int | None]:
-    """The schema of a source, and how many rows have a weight; None where all is declared, and no row was read."""
+def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Schema, DistinctValues | None]:
+    """The schema of a source, and the distinct values that it comes from; None where all is declared."""
     source, label = request.source, request.label
     declared = declared if label is None else dataclasses.replace(declared, label=label)
     table = DtypesTable(names=request.columns, num_rows=1, source=source)
@@ -116,7 +115,7 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
         classes = stated or inferred_classes(category_array(distinct.values[label]), distinct.num_observed[label])
         declared = dataclasses.replace(declared, classes=tuple(classes))
     resolved = model.infer_schema(dataclasses.replace(table, values=categories), None, declared)
-    return resolved, distinct.num_rows[names[0]]
+    return resolved, distinct
 
 
 def _of_queries(request: Request, model: ConcreteModel, schema: Schema) -> Summaries | None:
@@ -125,6 +124,8 @@ def _of_queries(request: Request, model: ConcreteModel, schema: Schema) -> Summa
     if answer is None:
         return None
     statistics, num_rows = answer
+    if not num_rows:
+        raise DataError(ALL_ZERO)
     request.tally.update(rows=num_rows)
     return Summaries(model, schema, statistics, num_rows, origin=request.origin("engine"))
 
@@ -190,12 +191,18 @@ def merge_partitions(contents: Sequence[bytes]) -> bytes:
     return packed((merged(statistics), dict(widest), dict(sum(map(Counter, unknown), Counter())), sum(num_rows)))
 
 
-def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) -> Summaries:
-    """The summaries of successive chunks; of a program the first one completes the schema."""
+def _of_chunks(
+    request: Request, model: ConcreteModel, schema: Schema | None, distinct: DistinctValues | None = None
+) -> Summaries:
+    """The summaries of successive chunks; of a program the first one completes the schema.
+
+    A DataError says so where a chunk has values that are not among the distinct ones of a first pass.
+    """
     start, retained, unknown = 0, 0, Counter[str]()
+    chunk: pa.Table | None = None
 
     def tables() -> Iterator[Table]:
-        nonlocal start
+        nonlocal start, chunk
         for chunk in request.chunks(request.names):
             table = read_table(chunk, request.label, request.weight, least_rows=0)
             request.tally.update(rows=table.num_rows)
@@ -220,6 +227,8 @@ def _of_chunks(request: Request, model: ConcreteModel, schema: Schema | None) ->
         data = itertools.chain([first], remaining)
         summaries = summarize_tables(model.concrete(resolved), resolved, data, unknown=unknown, check=check)
     except DataError as error:
+        if distinct is not None and chunk is not None and (others := distinct.others_in(chunk, request.weight)):
+            raise DataError(CHANGED.format(others)) from error
         if not start:
             raise
         raise DataError(f"Rows from {start:,} on: {error}") from error
