@@ -56,15 +56,11 @@ def written(table, folder, num_files=3):
 
 
 ENGINES = {
-    "polars": lambda table, folder: pl.from_arrow(table).lazy(),
-    "polars files": lambda table, folder: pl.scan_parquet(written(table, folder) / "*.parquet"),
+    "polars": lambda table, folder: pl.scan_parquet(written(table, folder) / "*.parquet"),
     "duckdb": lambda table, folder: duckdb.sql(f"select * from '{written(table, folder)}/*.parquet'"),
     "ibis": lambda table, folder: ibis.memtable(table),
-    "dataset": lambda table, folder: dataset.dataset(written(table, folder)),
     "pattern": lambda table, folder: str(written(table, folder) / "*.parquet"),
-    "folder": lambda table, folder: written(table, folder),
 }
-QUERIED = ("polars", "polars files", "duckdb", "ibis")
 
 
 @pytest.fixture(params=ENGINES)
@@ -109,6 +105,12 @@ def test_a_fit_of_a_source_is_that_of_its_rows(engine, name, weight):
     table = table if weight else table.drop_columns("w")
     fit = assert_equal_fits(model, table, engine(table), weight=weight)
     assert fit.attributes["statistics"]["by"] in ("engine", "chunks")
+
+
+def test_frames_tables_datasets_and_folders_are_sources_too(tmp_path):
+    folder = written(MIXED, tmp_path)
+    for source in (pl.from_arrow(MIXED).lazy(), duckdb.from_arrow(MIXED), dataset.dataset(folder), folder, str(folder)):
+        assert_equal_fits(bg.NaiveBayes(), MIXED, source, weight="w")
 
 
 @pytest.mark.parametrize("model", [bg.LinearRegression(), bg.JointGaussianRegression(), bg.NaiveBayesRegression()])
@@ -357,7 +359,7 @@ def test_a_category_that_is_not_declared_is_refused_by_its_row(engine):
 
 
 def test_what_needs_rows_is_refused_with_their_number_and_size(engine):
-    unlabelled = MIXED.set_column(4, "wet", pa.array([None if row == 400 else "x" for row in range(N)]))
+    unlabelled = MIXED.set_column(4, "wet", pa.array([None if row == 400 else "xy"[row % 2] for row in range(N)]))
     calls = [
         lambda: bg.fit(bg.NaiveBayes(), engine(MIXED), "species", method=bg.MAP(objective="conditional")),
         lambda: bg.fit(bg.Mixture(bg.NaiveBayes(), 2), engine(MIXED), method=bg.MAP()),
