@@ -1,0 +1,159 @@
+"""Fits of rows on a cluster, Dask's and Spark's, equal those of the rows in memory."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayesgen as bg
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+N = 900
+RNG = np.random.default_rng(5)
+CODES = RNG.integers(0, 3, N)
+FRAME = pd.DataFrame(
+    {
+        "a": np.where(RNG.random(N) < 0.1, np.nan, 1e6 + RNG.normal(size=N) + CODES),
+        "sky": pd.Series(RNG.choice(["blue", "grey", "red"], N)).where(RNG.random(N) < 0.9, None),
+        "wet": RNG.random(N) < 0.3,
+        "legs": RNG.poisson(3, N),
+        "species": np.array(["ape", "bear", "cat"])[CODES],
+        "w": RNG.integers(0, 3, N),
+    }
+)
+COUNTED = bg.NaiveBayes({"legs": bg.GammaPoisson()})
+JOINT = bg.GaussianDiscriminant()
+
+
+@pytest.fixture(scope="module")
+def dask():
+    """A function of a frame: a Dask DataFrame in two processes of two threads."""
+    frames = pytest.importorskip("dask.dataframe", reason="Dask is of the extra 'dask'")
+    distributed = pytest.importorskip("distributed", reason="Dask is of the extra 'dask'")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield lambda frame, partitions=5: frames.from_pandas(frame, npartitions=partitions, sort=False)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    """A function of a frame: a Spark DataFrame."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is none")
+    sql = pytest.importorskip("pyspark.sql", reason="Spark is of the extra 'spark'")
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    folder = tmp_path_factory.mktemp("rows")
+
+    def frame_of(frame, partitions=5):
+        path = str(folder / f"{len(list(folder.iterdir()))}.parquet")
+        frame.to_parquet(path, index=False)
+        return session.read.parquet(path).repartition(partitions)
+
+    yield frame_of
+    session.stop()
+
+
+@pytest.fixture(params=["dask", "spark"])
+def cluster(request):
+    return request.getfixturevalue(request.param)
+
+
+def assert_equal_fits(model, frame, source, y="species", weight="w", method=None):
+    method = method or bg.Exact()
+    expected = bg.fit(model, frame, y, sample_weight=weight, method=method)
+    fit = bg.fit(model, source, y, sample_weight=weight, method=method)
+    assert fit.schema == expected.schema
+    np.testing.assert_allclose(fit.log_evidence or 0, expected.log_evidence or 0, rtol=1e-12)
+    for name, values in expected.parameters.items():
+        np.testing.assert_allclose(fit.parameters[name], values, rtol=1e-9, atol=1e-12)
+    return fit
+
+
+def test_a_fit_of_a_cluster_is_that_of_its_rows(cluster):
+    fit = assert_equal_fits(COUNTED, FRAME, cluster(FRAME))
+    assert fit.attributes["statistics"]["by"] in ("engine", "workers")
+
+
+def test_workers_summarise_what_no_query_says(cluster):
+    model = bg.NaiveBayes(bg.DirichletMultinomial())
+    frame = pd.DataFrame({"u": FRAME["legs"], "v": RNG.poisson(1, N), "species": FRAME["species"], "w": FRAME["w"]})
+    fit = assert_equal_fits(model, frame, cluster(frame))
+    assert fit.attributes["statistics"] | {"bytes": 0, "queries": 0, "passes": 0, "engine": ""} == {
+        "by": "workers",
+        "engine": "",
+        "queries": 0,
+        "passes": 0,
+        "bytes": 0,
+    }
+    assert fit.attributes["statistics"]["bytes"] < 20_000
+
+
+def test_missing_cells_of_joint_families(cluster):
+    frame = pd.DataFrame({"a": FRAME["a"], "b": RNG.normal(size=N), "species": FRAME["species"]})
+    assert_equal_fits(JOINT, frame, cluster(frame), weight=None, method=bg.MAP())
+
+
+def test_partitions_may_be_empty_and_lack_classes_and_have_categories_of_their_own(cluster):
+    frame = FRAME.sort_values(["species", "sky"], ignore_index=True)
+    assert_equal_fits(COUNTED, frame, cluster(frame, 7))
+    few = FRAME.head(4)
+    few = few.assign(species=["ape", "bear", "ape", "bear"], w=1, sky=["u", "v", "v", "u"])
+    assert_equal_fits(COUNTED, few, cluster(few, 6))
+
+
+def test_categories_in_another_order_in_another_partition(dask):
+    import dask.dataframe
+
+    parts = [FRAME[:450].assign(sky=FRAME["sky"][:450].astype("category")), FRAME[450:]]
+    parts[1] = parts[1].assign(sky=pd.Categorical(parts[1]["sky"], ["red", "grey", "blue"]))
+    frame = dask.dataframe.concat([dask.dataframe.from_pandas(part, npartitions=2) for part in parts])
+    expected = bg.fit(COUNTED, FRAME, "species", method=bg.Exact())
+    fit = bg.fit(COUNTED, frame, "species", method=bg.Exact())
+    np.testing.assert_allclose(fit.log_evidence, expected.log_evidence, rtol=1e-12)
+
+
+def program(n):
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    with numpyro.plate("K", 3):
+        loc = numpyro.sample("loc", dist.Normal(0, 3))
+    with numpyro.plate("N", n):
+        y = numpyro.sample("y", dist.Categorical(probs=jnp.full(3, 1 / 3)))
+        numpyro.sample("a", dist.Normal(loc[y], 1.0))
+
+
+def test_a_program_of_ones_own_is_summarised_by_threads_of_two_processes(cluster):
+    model = bg.GenerativeProgram(program, classes=["ape", "bear", "cat"])
+    frame = pd.DataFrame({"a": RNG.normal(size=N) + CODES, "species": FRAME["species"]})
+    expected = bg.fit(model, frame, "species", method=bg.MAP())
+    fit = bg.fit(model, cluster(frame, 8), "species", method=bg.MAP())
+    np.testing.assert_allclose(fit.parameters["loc"], expected.parameters["loc"], rtol=1e-8)
+
+
+def test_bad_cells_on_workers_are_refused(cluster):
+    frame = FRAME.assign(legs=np.where(np.arange(N) == 700, -1, FRAME["legs"]))
+    with pytest.raises(bg.DataError, match="Column 'legs' is count, and has -1"):
+        bg.fit(COUNTED, cluster(frame), "species", method=bg.Exact())
+    with pytest.raises(bg.DataError, match="ithout a label"):
+        bg.fit(COUNTED, cluster(FRAME), "sky", method=bg.MAP())
+
+
+def test_a_worker_that_is_lost_changes_nothing(dask):
+    import distributed
+
+    source = dask(FRAME, 40)
+    client = distributed.default_client()
+    expected = bg.fit(COUNTED, FRAME, "species", method=bg.Exact()).log_evidence
+    address = next(iter(client.scheduler_info()["workers"]))
+    client.retire_workers([address], close_workers=True)
+    np.testing.assert_allclose(bg.fit(COUNTED, source, "species", method=bg.Exact()).log_evidence, expected, rtol=1e-12)
