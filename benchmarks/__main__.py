@@ -37,6 +37,7 @@ ROOMS = (
     "atlas",
     "left_out",
     "as_written",
+    "sources",
     "gpu",
 )
 

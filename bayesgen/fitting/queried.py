@@ -22,7 +22,7 @@ from bayesgen.typing import Float, Int
 
 from .requests import Request, weighed
 
-MOST_SUMS = 300  # of one query, such as the products of 24 columns: `benchmarks/sources.py`
+MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
 FIRST_ROWS = 1000
@@ -136,15 +136,15 @@ class Queries:
     ) -> tuple[np.ndarray, Groups, Float[np.ndarray, "H D"]]:
         """The labels of all rows, sums of distances from shifts, and the shift of each group.
 
-        Shifts are those of these labels; of others, the median of these.
+        Shifts are those of these labels; of others, that of the last.
         """
         labels, shifts = labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED]
-        default = np.median(shifts, axis=0) if len(shifts) else np.zeros(len(self.numbers))
+        default = shifts[-1] if len(shifts) else np.zeros(len(self.numbers))
         by_label, weight = dict(zip(labels.tolist(), shifts, strict=True)), self.weight
         columns: dict[Hashable, nw.Expr] = {} if weight is None else {WEIGHT: weight}
         for index, name in enumerate(self.numbers):
             shift = nw.lit(float(default[index]))
-            for label, own in by_label.items() if self.request.label is not None else ():
+            for label, own in [*by_label.items()][:-1]:
                 shift = nw.when(nw.col(self.request.label) == label).then(nw.lit(float(own[index]))).otherwise(shift)
             columns["distance", index] = self._value(name) - shift
             columns |= {("value", index): self._value(name)} if with_extremes else {}

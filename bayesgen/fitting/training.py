@@ -64,16 +64,19 @@ def fit(
     Args:
         model: `NaiveBayes`, `GaussianDiscriminant`, `GenerativeClassifier` or a `GenerativeProgram` of one's own.
         X: 2-D array, data frame (pandas, polars), scipy.sparse matrix or mapping name -> array, (n, D); for a program
-            of one's own the names are its attribute sites. Or, without y: `Summaries` of this model, or an iterable of
-            chunks (X, y) or (X, y, sample_weight), see `summarize`.
+            of one's own the names are its attribute sites. Or rows that stay where they lie, of which statistics alone
+            are computed: a polars LazyFrame, DuckDB relation, Ibis table, pyarrow Dataset, Arrow stream, Dask or Spark
+            DataFrame, or a path, folder or pattern of Parquet files. Or, without y: `Summaries` of this model, or an
+            iterable of chunks (X, y) or (X, y, sample_weight), see `summarize`.
         y: (n,) labels of any one type, some of which may be missing (None, NaN, pandas.NA, null): `MLE` and `MAP` use
             EM for these rows, `NUTS` marginalises their classes, and `Exact` refuses them. Numbers, where the model's
             label is continuous; a classifier warns of numbers that look like a quantity: see `Schema`. Where X and y
-            (or sample_weight) are both of pandas, they have one index.
+            (or sample_weight) are both of pandas, they have one index. Or the name of a column of X, which then is
+            no attribute, and is ignored in new rows; of rows that lie elsewhere always a name.
         method: `MLE()`, `MAP()`, `Exact()` or `NUTS()`.
         schema: declarations for the columns; the rest is inferred.
         sample_weight: (n,) nonnegative frequency weights (weight 2 = the row twice). A row of weight 0 is ignored, its
-            label and its categories included.
+            label and its categories included. Or the name of a column of X.
         seed: integer or JAX key; the same seed gives the same numbers.
         progress: whether to show bars on standard error; None means in a terminal. Unless it is False, a call that
             shows none for four seconds says in one line what it is doing.
