@@ -48,10 +48,12 @@ class Source(abc.ABC):
     Attributes:
         native: the user's own object.
         dtypes: column -> its dtype, as narwhals has it; no row is read for it.
+        frame: the rows as a lazy frame of narwhals, for queries; None where the engine has no query language.
     """
 
     native: Any
     dtypes: Mapping[str, nw.dtypes.DType]
+    frame: nw.LazyFrame | None = None
     engine: ClassVar[str]
     """What messages call it."""
     is_read_once: ClassVar[bool] = False
@@ -62,15 +64,15 @@ class Source(abc.ABC):
         """The column names, in order."""
         return tuple(self.dtypes)
 
-    @property
-    def frame(self) -> nw.LazyFrame | None:
-        """The rows as a lazy frame of narwhals, for queries; None where the engine has no query language."""
-        return None
-
     def chunks(self, columns: Sequence[str]) -> "Iterator[pa.Table]":
         """Some columns of successive rows, in tables that fit memory. A DataError is the engine's own error."""
         with self.telling_errors():
             yield from regrouped(self._batches(columns, num_rows := rows_at_once(columns)), num_rows)
+
+    def selected(self, columns: Sequence[str]) -> Any:
+        """The engine's own frame of some columns."""
+        assert self.frame is not None
+        return self.frame.select(list(columns)).to_native()
 
     @abc.abstractmethod
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table | pa.RecordBatch]":
@@ -114,22 +116,7 @@ class Source(abc.ABC):
             raise DataError(f"{self.engine} could not read X: {line}") from error
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class QueriedSource(Source):
-    """A source with a query language, through narwhals."""
-
-    lazy: nw.LazyFrame
-
-    @property
-    def frame(self) -> nw.LazyFrame:
-        return self.lazy
-
-    def selected(self, columns: Sequence[str]) -> Any:
-        """The engine's own frame of some columns."""
-        return self.lazy.select(list(columns)).to_native()
-
-
-class PolarsSource(QueriedSource):
+class PolarsSource(Source):
     """A polars LazyFrame."""
 
     engine = "polars"
@@ -139,7 +126,7 @@ class PolarsSource(QueriedSource):
             yield batch.to_arrow()
 
 
-class DuckDBSource(QueriedSource):
+class DuckDBSource(Source):
     """A relation of DuckDB."""
 
     engine = "DuckDB"
@@ -148,7 +135,7 @@ class DuckDBSource(QueriedSource):
         return self.selected(columns).to_arrow_reader(num_rows)
 
 
-class IbisSource(QueriedSource):
+class IbisSource(Source):
     """A table of Ibis, in whatever backend."""
 
     engine = "Ibis"
@@ -162,7 +149,7 @@ class IbisSource(QueriedSource):
         return table.to_pyarrow_batches(chunk_size=num_rows)
 
 
-class SparkSource(QueriedSource):
+class SparkSource(Source):
     """A DataFrame of Spark, classic or of Connect: each partition is summarised where it lies."""
 
     engine = "Spark"
@@ -190,13 +177,13 @@ class DaskSource(Source):
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table]":
         for part in self.native[list(columns)].partitions:
-            yield arrow_of_pandas(part.compute())
+            yield _arrow(part.compute())
 
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
         import dask
 
         def of_partition(frame: pd.DataFrame) -> bytes:
-            return summarize(regrouped([arrow_of_pandas(frame)], rows_at_once(columns)))
+            return summarize(regrouped([_arrow(frame)], rows_at_once(columns)))
 
         with self.telling_errors():
             parts = [dask.delayed(of_partition)(part) for part in self.native[list(columns)].to_delayed()]
@@ -249,7 +236,7 @@ class StreamSource(Source):
             yield batch.select(list(columns))
 
 
-_LAZY = {
+_LAZY: dict[nw.Implementation, Any] = {
     nw.Implementation.POLARS: PolarsSource,
     nw.Implementation.DUCKDB: DuckDBSource,
     nw.Implementation.IBIS: IbisSource,
@@ -298,7 +285,7 @@ def _files(path: str) -> Source:
     if not paths:
         raise DataError(f"X is the text {path!r}, and there are no such files. Give a path or a pattern of Parquet.")
     native = dataset.dataset(paths, format="parquet")
-    return ArrowSource(native, _dtypes_of_arrow(native.schema), tuple(paths))
+    return ArrowSource(native, _dtypes_of_arrow(native.schema), paths=tuple(paths))
 
 
 def _dtypes_of_arrow(schema: "pa.Schema") -> dict[str, nw.dtypes.DType]:
@@ -329,11 +316,8 @@ def regrouped(batches: "Iterable[pa.Table | pa.RecordBatch]", num_rows: int) -> 
         yield pa.concat_tables(waiting, promote_options="permissive").unify_dictionaries()
 
 
-def arrow_of_pandas(frame: pd.DataFrame) -> "pa.Table":
-    """A partition of pandas as a table of Arrow; NaN stay NaN, which are missing too."""
-    import pyarrow as pa
-
-    return pa.Table.from_pandas(frame, preserve_index=False)
+def _arrow(frame: pd.DataFrame) -> "pa.Table":
+    return nw.from_native(frame, eager_only=True).to_arrow()
 
 
 def _packed(parts: list[bytes]) -> "pa.RecordBatch":
@@ -368,7 +352,7 @@ class DtypesTable(Table):
             self.asked.add(name)
         return declared or UNREAD
 
-    def column(self, name: str) -> NoReturn:
+    def column(self, name: Any) -> NoReturn:
         raise DataError(
             f"Column {name!r} lies in {self.source.engine}, and bins, alphabets and transformed features are not "
             "learned from there. Declare them, Schema(kinds={column: Binned(edges=..., tails=...)}, "
@@ -378,14 +362,7 @@ class DtypesTable(Table):
     def matrix(self, names: Sequence[str]) -> NoReturn:
         self.column(names[0])
 
-    def _take(self, places: slice | np.ndarray) -> NoReturn:
-        self.column(self.names[0])
-
-    def with_rows_of(self, parts: Sequence[Any]) -> NoReturn:
-        self.column(self.names[0])
-
-    def with_cells(self, cells: Mapping[str, Any]) -> NoReturn:
-        self.column(self.names[0])
+    _take = with_rows_of = with_cells = column  # type: ignore[assignment]
 
 
 UNREAD = ("a value", "another value")  # in place of categories that a pass over the rows has to find

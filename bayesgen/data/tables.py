@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import narwhals as nw
 import numpy as np
@@ -72,9 +72,7 @@ def read_table(X: Data, y: Values | None = None, sample_weight: Values | None = 
     return dataclasses.replace(table.rows(positive), num_dropped=len(weights) - len(positive), positions=positive)
 
 
-def columns_by_name(
-    X: Data, y: Values | None, sample_weight: Values | None = None
-) -> tuple[Data, Values | None, Values | None]:
+def columns_by_name(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
     """X, y and sample_weight, where y and sample_weight may be names of columns of X: then X without these columns.
 
     Raises:
@@ -83,23 +81,23 @@ def columns_by_name(
     named = {argument: name for argument, name in (("y", y), ("sample_weight", sample_weight)) if isinstance(name, str)}
     if not named:
         return X, y, sample_weight
-    cells = {str(name): values for name, values in X.items()} if isinstance(X, Mapping) else None
-    view = None if cells is not None or isinstance(X, np.ndarray | list | tuple) else _narwhals_view(X)
-    if isinstance(view, nw.LazyFrame) or (view is None and cells is None and as_source(X) is not None):
+    view = None if isinstance(X, Mapping | np.ndarray | list | tuple) else _narwhals_view(X)
+    if isinstance(view, nw.DataFrame):
+        check_columns(named, view.columns)
+        columns: dict[str, Any] = {name: view[name].to_native() for name in named.values()}
+        X = view.drop(list(columns)).to_native()
+    elif isinstance(X, Mapping):
+        columns = dict(zip(text_names(X), X.values(), strict=True))
+        check_columns(named, columns)
+        X = {name: values for name, values in columns.items() if name not in named.values()}
+    elif as_source(X) is not None:
         return X, y, sample_weight
-    if cells is None and not isinstance(view, nw.DataFrame):
-        raise DataError(
-            f"{next(iter(named))} is the text {next(iter(named.values()))!r}, the name of a column, and X has no named "
-            "columns. Give a frame or a mapping, or the values."
-        )
-    check_columns(named, cells if view is None else view.columns)
-    if cells is None:
-        values = {argument: view[name].to_native() for argument, name in named.items()}
-        rest = view.drop(list(named.values())).to_native()
     else:
-        values = {argument: cells[name] for argument, name in named.items()}
-        rest = {name: column for name, column in cells.items() if name not in named.values()}
-    return rest, values.get("y", y), values.get("sample_weight", sample_weight)
+        raise DataError(
+            f"{quote_some(named)} is the name of a column, {quote_some(named.values())}, and X has no named columns. "
+            "Give a frame or a mapping, or the values."
+        )
+    return X, columns[y] if isinstance(y, str) else y, columns[w] if isinstance(w := sample_weight, str) else w
 
 
 def check_columns(named: Mapping[str, str], columns: Iterable[str]) -> None:

@@ -292,7 +292,8 @@ def compare(
             "One of y and y_test is None. Give both, to score probabilities of the test labels; or neither, to score "
             "the densities of the test rows under models of rows without labels."
         )
-    (X, y, _), (X_test, y_test, _) = columns_by_name(X, y), columns_by_name(X_test, y_test)
+    X, y, _ = columns_by_name(X, y)
+    X_test, y_test, _ = columns_by_name(X_test, y_test)
     check_index(X_test, y_test, "y_test", "X_test")
     if methods is not None and pairs is not None:
         raise DataError("methods= and pairs= are two names of one argument. Give one of them.")

@@ -14,7 +14,7 @@ from bayesgen.runtime import check_seed, public, requested
 from bayesgen.typing import Data, Seed, Values
 
 from .export import class_axes
-from .reading import as_summaries
+from .reading import training_summaries
 from .summaries import Summaries, summarize_tables
 from .trained import TrainedProgram
 
@@ -59,7 +59,7 @@ def update(
     """
     data = _training_data(self)
     schema = None if isinstance(X, Summaries) else data.schema
-    more = as_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
+    more = training_summaries(data.model, X, y, schema=schema, sample_weight=sample_weight)
     return _fit_of(self, data + more, seed, progress)
 
 

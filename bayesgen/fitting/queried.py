@@ -9,6 +9,7 @@ of which the likelihood makes the same summary as of rows. NaN is missing, also 
 import dataclasses
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
 
 import jax
 import narwhals as nw
@@ -27,7 +28,8 @@ MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
 FIRST_ROWS = 1000
 LABEL, VALUE, WEIGHT = "label", "value", "weight"  # columns of queries
-Groups = Mapping[Hashable, Float[np.ndarray, " G"]]
+Expressions: TypeAlias = dict[Hashable, nw.Expr]
+Groups: TypeAlias = Mapping[Hashable, Float[np.ndarray, " G"]]
 
 
 def statistics_by_query(
@@ -102,15 +104,15 @@ class Queries:
             if not likelihood.cell_sums.of_numbers:
                 summaries[name] = self._counted(likelihood, columns, num_classes)
                 continue
-            places = slice(start, start := start + len(columns))
-            count, is_matrix = by_class.count[:, places], likelihood.cell_sums is CellSums.PRODUCTS
+            block = slice(start, start := start + len(columns))
+            count, is_matrix = by_class.count[:, block], likelihood.cell_sums is CellSums.PRODUCTS
             is_complete = (count == weights[:, None]).all()
             if is_matrix and not is_complete:
                 return None
-            scatter = by_class.scatter[:, places, places]
+            scatter = by_class.scatter[:, block, block]
             scatter = scatter if is_matrix else np.diagonal(scatter, axis1=1, axis2=2)
             base = np.zeros(num_classes if is_matrix else count.shape)
-            summaries[name] = Moments(weights if is_complete else count, by_class.mean[:, places], scatter, base)
+            summaries[name] = Moments(weights if is_complete else count, by_class.mean[:, block], scatter, base)
         return SufficientStatistics(weights, summaries), int(sums["rows"].sum())
 
     @property
@@ -125,7 +127,7 @@ class Queries:
 
     def _first_medians(self) -> tuple[np.ndarray, Float[np.ndarray, "G D"]]:
         """The labels among the first rows, and the medians of their cells: of a constant, its value exactly."""
-        columns = {("median", index): self._value(name) for index, name in enumerate(self.numbers)}
+        columns: Expressions = {("median", index): self._value(name) for index, name in enumerate(self.numbers)}
         rows = self._projected(self.frame.head(FIRST_ROWS), columns)
         labels, medians = self._grouped(rows, {key: nw.col(self._alias(key)).median() for key in columns})
         cells = np.reshape([medians[key] for key in columns], (len(columns), len(labels))).T
@@ -141,21 +143,22 @@ class Queries:
         labels, shifts = labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED]
         default = shifts[-1] if len(shifts) else np.zeros(len(self.numbers))
         by_label, weight = dict(zip(labels.tolist(), shifts, strict=True)), self.weight
-        columns: dict[Hashable, nw.Expr] = {} if weight is None else {WEIGHT: weight}
+        columns: Expressions = {} if weight is None else {WEIGHT: weight}
         for index, name in enumerate(self.numbers):
             shift = nw.lit(float(default[index]))
             for label, own in [*by_label.items()][:-1]:
-                shift = nw.when(nw.col(self.request.label) == label).then(nw.lit(float(own[index]))).otherwise(shift)
+                is_label = nw.col(str(self.request.label)) == label
+                shift = nw.when(is_label).then(nw.lit(float(own[index]))).otherwise(shift)
             columns["distance", index] = self._value(name) - shift
             columns |= {("value", index): self._value(name)} if with_extremes else {}
         rows = self._projected(self.frame, columns)
         groups, sums = self._grouped(rows, self._asked(with_extremes))
         return groups, sums, np.array([by_label.get(label, default) for label in groups.tolist()])
 
-    def _asked(self, with_extremes: bool) -> dict[Hashable, nw.Expr]:
+    def _asked(self, with_extremes: bool) -> Expressions:
         """What is asked of each group: numbers of rows and cells, sums, and products."""
         weight = None if self.request.weight is None else nw.col(WEIGHT)
-        asked: dict[Hashable, nw.Expr] = {"rows": nw.len(), WEIGHT: nw.len() if weight is None else weight.sum()}
+        asked: Expressions = {"rows": nw.len(), WEIGHT: nw.len() if weight is None else weight.sum()}
         if weight is not None:
             is_wrong = weight.is_null() | ~((weight >= 0) & (weight < float("inf")))
             asked["wrong"] = nw.when(is_wrong).then(1).otherwise(0).sum()
@@ -178,13 +181,13 @@ class Queries:
         """The name of a column of a query."""
         return "_".join(map(str, key if isinstance(key, tuple) else (key,)))
 
-    def _projected(self, frame: nw.LazyFrame, columns: Mapping[Hashable, nw.Expr]) -> nw.LazyFrame:
+    def _projected(self, frame: nw.LazyFrame, columns: Expressions) -> nw.LazyFrame:
         """A frame of these columns and of the labels, under names that every engine takes."""
         if self.request.label is not None:
             columns = {LABEL: nw.col(self.request.label), **columns}
         return frame.select(*(expression.alias(self._alias(key)) for key, expression in columns.items()))
 
-    def _grouped(self, frame: nw.LazyFrame, asked: Mapping[Hashable, nw.Expr]) -> tuple[np.ndarray, Groups]:
+    def _grouped(self, frame: nw.LazyFrame, asked: Expressions) -> tuple[np.ndarray, Groups]:
         """The labels, and what is asked of the rows of each."""
         has_labels, expressions = (
             self.request.label is not None,
@@ -233,7 +236,7 @@ class Queries:
         kinds, categories = self.schema.kinds, self.schema.categories
         schema = Schema({VALUE: kinds[name]}, {VALUE: categories[name]} if name in categories else {}, columns=(VALUE,))
         values, observed = schema.encode_cells(table, (VALUE,))
-        codes = np.zeros(table.num_rows, int) if label is None else self.schema.encode_labels(table.labels)
+        codes = np.zeros(table.num_rows, int) if table.labels is None else self.schema.encode_labels(table.labels)
         summary = likelihood.summarize(values, codes, num_classes, table.weights, observed)
         assert isinstance(summary, Sums)
         return summary

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from bayesgen.data import (
     Table,
     joined_rows,
     naming_origin,
+    read_tables,
     warn_of_unknown,
 )
 from bayesgen.describe import Described, Description, amount, counted, stated
@@ -24,7 +26,7 @@ from bayesgen.program import ConcreteModel, Model, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import in_threads, table_chunks
 from bayesgen.statistics import SufficientStatistics, Summary, merged, summaries_of
-from bayesgen.typing import Int
+from bayesgen.typing import Data, Int, Values
 
 
 @by_content
@@ -181,6 +183,36 @@ def _shown(model: Model) -> str:
     if not isinstance(model, GenerativeProgram):
         return repr(model)
     return f"the program {getattr(model.function, '__qualname__', model.function)!r}"
+
+
+def as_summaries(
+    model: Any,
+    X: Data | Iterable[tuple] | Summaries,
+    y: Values | None = None,
+    *,
+    schema: Schema | None = None,
+    sample_weight: Values | None = None,
+    keeps_rows: bool = False,
+) -> Summaries:
+    """The summaries of training data, see `summarize`, or the given ones.
+
+    Labelled rows are kept, too, with `keeps_rows`, and where parameters of the model are functions of all of them.
+
+    Raises:
+        DataError: summaries of another model, or given with y.
+    """
+    if isinstance(X, Summaries):
+        if y is not None or sample_weight is not None or schema is not None:
+            raise DataError("Summaries hold their labels, weights and schema already: pass them alone.")
+        return X.made_for(model)
+    check_model(model)
+    tables = read_tables(X, y, sample_weight)
+    first = next(tables)
+    with naming_origin(first.chunk_number, first.num_dropped):
+        resolved = inferred_schema(model, first, schema)
+        concrete = model.concrete(resolved)
+    keeps_rows = keeps_rows or (not first.chunk_number and concrete.has_row_statistics)
+    return summarize_tables(concrete, resolved, itertools.chain([first], tables), keeps_rows)
 
 
 def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schema:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, overload
 
+import numpy as np
+
 from bayesgen.data import Schema
 from bayesgen.errors import DataError, check_object
 from bayesgen.labels import Labelled, Learned
@@ -16,8 +18,8 @@ from bayesgen.typing import Data, Seed, Values
 from .fit import Fit
 from .growth import warn_of_left_out
 from .problem import Method, Problem, ProgramProblem
-from .reading import as_summaries
-from .summaries import Summaries
+from .reading import training_summaries
+from .summaries import Summaries, as_summaries
 
 
 @overload
@@ -131,5 +133,6 @@ def prepare(
 
     `keeps_rows` keeps the labelled rows, for methods that need them besides their statistics.
     """
-    data = as_summaries(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
+    read = as_summaries if isinstance(X, np.ndarray) else training_summaries
+    data = read(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
     return ProgramProblem(model, data)

@@ -127,7 +127,7 @@ def packed(value: Any) -> bytes:
     encoder.part((value,), "value")
     structure = np.frombuffer(json.dumps(encoder.nodes, allow_nan=False).encode(), np.uint8)
     content = io.BytesIO()
-    np.savez(content, structure=structure, **encoder.variables)
+    np.savez(content, **{"structure": structure, **encoder.variables})  # type: ignore[arg-type]
     return content.getvalue()
 
 
