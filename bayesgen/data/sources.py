@@ -177,13 +177,13 @@ class DaskSource(Source):
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table]":
         for part in self.native[list(columns)].partitions:
-            yield _arrow(part.compute())
+            yield arrow_of_pandas(part.compute())
 
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
         import dask
 
         def of_partition(frame: pd.DataFrame) -> bytes:
-            return summarize(regrouped([_arrow(frame)], rows_at_once(columns)))
+            return summarize(regrouped([arrow_of_pandas(frame)], rows_at_once(columns)))
 
         with self.telling_errors():
             parts = [dask.delayed(of_partition)(part) for part in self.native[list(columns)].to_delayed()]
@@ -316,8 +316,11 @@ def regrouped(batches: "Iterable[pa.Table | pa.RecordBatch]", num_rows: int) -> 
         yield pa.concat_tables(waiting, promote_options="permissive").unify_dictionaries()
 
 
-def _arrow(frame: pd.DataFrame) -> "pa.Table":
-    return nw.from_native(frame, eager_only=True).to_arrow()
+def arrow_of_pandas(frame: pd.DataFrame) -> "pa.Table":
+    """A partition of pandas as a table of Arrow; NaN stay NaN, which are missing too."""
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def _packed(parts: list[bytes]) -> "pa.RecordBatch":
