@@ -34,6 +34,7 @@ from .views import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+HEAD = 1000  # rows that are looked at first
 MERGED_AT_ONCE = 16  # statistics of partitions, in one task of Dask
 NUM_MERGED = 8  # statistics of many partitions that Spark sends back
 Summarize: TypeAlias = "Callable[[Iterable[pa.Table]], bytes]"
@@ -85,6 +86,10 @@ class Source(abc.ABC):
 
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
         """What `merge` makes of `summarize` of each partition, both done on workers; None where there are none."""
+        return None
+
+    def head(self, columns: Sequence[str]) -> "pa.Table | None":
+        """Some columns of the first rows; None where there are no workers, and the first chunk has them."""
         return None
 
     def num_rows(self) -> int | None:
@@ -154,6 +159,9 @@ class SparkSource(Source):
 
     engine = "Spark"
 
+    def head(self, columns: Sequence[str]) -> "pa.Table | None":
+        return self.selected(columns).limit(HEAD).toArrow()
+
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
         return self.selected(columns).toArrow().to_batches()
 
@@ -174,6 +182,9 @@ class DaskSource(Source):
     """A DataFrame of Dask: each partition is summarised where it lies."""
 
     engine = "Dask"
+
+    def head(self, columns: Sequence[str]) -> "pa.Table | None":
+        return arrow_of_pandas(self.native[list(columns)].head(HEAD, npartitions=-1))
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.Table]":
         for part in self.native[list(columns)].partitions:

@@ -141,7 +141,11 @@ def _of_source(
     if needs_rows:
         source.refuse_rows("The method needs rows one by one", request.columns)
     if isinstance(model, GenerativeProgram):  # whose sites are its schema
-        return _of_chunks(request, model, schema)
+        first = source.head(request.names)
+        if first is None:
+            return _of_chunks(request, model, schema)
+        resolved = inferred_schema(model, read_table(first, request.label, request.weight), schema)
+        return _of_partitions(request, model.concrete(resolved), resolved) or _of_chunks(request, model, resolved)
     resolved, distinct = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
     summaries = (

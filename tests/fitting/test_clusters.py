@@ -120,23 +120,23 @@ def test_categories_in_another_order_in_another_partition(dask):
     np.testing.assert_allclose(fit.log_evidence, expected.log_evidence, rtol=1e-12)
 
 
-def program(n):
-    import jax.numpy as jnp
-    import numpyro
-    import numpyro.distributions as dist
-
-    with numpyro.plate("K", 3):
-        loc = numpyro.sample("loc", dist.Normal(0, 3))
-    with numpyro.plate("N", n):
-        y = numpyro.sample("y", dist.Categorical(probs=jnp.full(3, 1 / 3)))
-        numpyro.sample("a", dist.Normal(loc[y], 1.0))
-
-
 def test_a_program_of_ones_own_is_summarised_by_threads_of_two_processes(cluster):
+    def program(n):  # a function of a notebook, which travels by its content
+        import jax.numpy as jnp
+        import numpyro
+        import numpyro.distributions as dist
+
+        with numpyro.plate("K", 3):
+            loc = numpyro.sample("loc", dist.Normal(0, 3))
+        with numpyro.plate("N", n):
+            y = numpyro.sample("y", dist.Categorical(probs=jnp.full(3, 1 / 3)))
+            numpyro.sample("a", dist.Normal(loc[y], 1.0))
+
     model = bg.GenerativeProgram(program, classes=["ape", "bear", "cat"])
     frame = pd.DataFrame({"a": RNG.normal(size=N) + CODES, "species": FRAME["species"]})
     expected = bg.fit(model, frame, "species", method=bg.MAP())
     fit = bg.fit(model, cluster(frame, 8), "species", method=bg.MAP())
+    assert fit.attributes["statistics"]["by"] == "workers"
     np.testing.assert_allclose(fit.parameters["loc"], expected.parameters["loc"], rtol=1e-8)
 
 
