@@ -9,7 +9,7 @@ of which the likelihood makes the same summary as of rows. NaN is missing, also 
 import dataclasses
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import jax
 import narwhals as nw
@@ -19,7 +19,7 @@ from bayesgen.data import Schema, read_table
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel
 from bayesgen.statistics import CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
-from bayesgen.typing import Float, Int
+from bayesgen.typing import Float, Int, Shaped
 
 from .requests import Request, weighed
 
@@ -87,7 +87,7 @@ class Queries:
         labels, sums, shifts = self._sums(*self._first_medians())
         if np.any(sums.get("wrong", 0)) or not all(np.isfinite(values).all() for values in sums.values()):
             return None
-        codes = np.zeros(1, int) if self.request.label is None else self.schema.encode_labels(labels)
+        codes = self._codes(labels)
         moments = self._moments(shifts, sums)
         squares = np.diagonal(moments.scatter, axis1=1, axis2=2)
         if (far := moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares).any():
@@ -98,7 +98,7 @@ class Queries:
             moments = self._moments(shifts[places], {key: values[places] for key, values in again.items()})
         num_classes = max(1, len(self.schema.classes or ()))
         weights = np.bincount(codes, sums[WEIGHT], num_classes)
-        by_class = jax.tree.map(lambda array: _placed(array, codes, num_classes), moments)
+        by_class = jax.tree.map(lambda array: np.tensordot(np.eye(num_classes)[:, codes], array, 1), moments)
         summaries, start = dict[str, Summary](), 0
         for name, likelihood, columns in blocks:
             if not likelihood.cell_sums.of_numbers:
@@ -115,10 +115,18 @@ class Queries:
             summaries[name] = Moments(weights if is_complete else count, by_class.mean[:, block], scatter, base)
         return SufficientStatistics(weights, summaries), int(sums["rows"].sum())
 
+    def _codes(self, labels: Shaped[np.ndarray, " G"]) -> Int[np.ndarray, " G"]:
+        """The codes of labels. DataError: missing ones."""
+        return np.zeros(len(labels), int) if self.request.label is None else self.schema.encode_labels(labels)
+
     @property
     def weight(self) -> nw.Expr | None:
         """The weights of rows."""
         return None if self.request.weight is None else nw.col(self.request.weight).cast(nw.Float64)
+
+    @property
+    def _label(self) -> nw.Expr:
+        return nw.lit(0) if self.request.label is None else nw.col(self.request.label)
 
     def _value(self, name: str) -> nw.Expr:
         """The cells of a column of numbers, null where they are missing."""
@@ -147,8 +155,7 @@ class Queries:
         for index, name in enumerate(self.numbers):
             shift = nw.lit(float(default[index]))
             for label, own in [*by_label.items()][:-1]:
-                is_label = nw.col(str(self.request.label)) == label
-                shift = nw.when(is_label).then(nw.lit(float(own[index]))).otherwise(shift)
+                shift = nw.when(self._label == label).then(nw.lit(float(own[index]))).otherwise(shift)
             columns["distance", index] = self._value(name) - shift
             columns |= {("value", index): self._value(name)} if with_extremes else {}
         rows = self._projected(self.frame, columns)
@@ -165,10 +172,8 @@ class Queries:
         distances = [nw.col(self._alias(("distance", index))) for index in range(len(self.numbers))]
         for index, distance in enumerate(distances):
             count = distance.count() if weight is None else nw.when(~distance.is_null()).then(weight).sum()
-            asked["count", index], asked["sum", index] = (
-                count,
-                (distance if weight is None else distance * weight).sum(),
-            )
+            asked["count", index] = count
+            asked["sum", index] = (distance if weight is None else distance * weight).sum()
             if with_extremes:
                 value = nw.col(self._alias(("value", index)))
                 asked["least", index], asked["most", index] = value.min(), value.max()
@@ -182,29 +187,22 @@ class Queries:
         return "_".join(map(str, key if isinstance(key, tuple) else (key,)))
 
     def _projected(self, frame: nw.LazyFrame, columns: Expressions) -> nw.LazyFrame:
-        """A frame of these columns and of the labels, under names that every engine takes."""
-        if self.request.label is not None:
-            columns = {LABEL: nw.col(self.request.label), **columns}
+        """A frame of these columns and of the labels, 0 without any, under names that every engine takes."""
+        columns = {LABEL: self._label, **columns}
         return frame.select(*(expression.alias(self._alias(key)) for key, expression in columns.items()))
 
     def _grouped(self, frame: nw.LazyFrame, asked: Expressions) -> tuple[np.ndarray, Groups]:
         """The labels, and what is asked of the rows of each."""
-        has_labels, expressions = (
-            self.request.label is not None,
-            [e.alias(self._alias(key)) for key, e in asked.items()],
-        )
-        query = frame.group_by(LABEL).agg(*expressions) if has_labels else frame.select(*expressions)
-        answer = self.request.answer(query)
-        labels = read_table(answer.select(LABEL).to_native()).column(LABEL) if has_labels else np.zeros(1)
+        expressions = [expression.alias(self._alias(key)) for key, expression in asked.items()]
+        answer = self.request.answer(frame.group_by(LABEL).agg(*expressions))
+        labels = read_table(answer.select(LABEL).to_native()).column(LABEL)
         return labels, {key: answer[self._alias(key)].fill_null(0).to_numpy().astype(np.float64) for key in asked}
 
     def _moments(self, shifts: Float[np.ndarray, "#G D"], sums: Groups) -> Moments:
         """The moments of each group, with the products that were asked for and zeros in place of the others."""
         shape = (len(sums["rows"]), len(self.numbers))
-        count, total = (np.zeros(shape) for _ in range(2))
+        count, total = (np.reshape([sums[key, j] for j in range(shape[1])], shape[::-1]).T for key in ("count", "sum"))
         scatter = np.zeros((*shape, shape[1]))
-        for index in range(shape[1]):
-            count[:, index], total[:, index] = sums["count", index], sums["sum", index]
         shift = total / np.where(count > 0, count, 1.0)
         for i, j in self.pairs:
             scatter[:, i, j] = scatter[:, j, i] = sums["product", i, j] - total[:, i] * shift[:, j]
@@ -228,24 +226,13 @@ class Queries:
 
     def _column_summary(self, likelihood: Likelihood, name: str, num_classes: int) -> Sums:
         """The summary of one discrete column."""
-        label, weight = None if self.request.label is None else LABEL, self.weight
+        weight = self.weight
         rows = self._projected(self.frame, {VALUE: nw.col(name), **({} if weight is None else {WEIGHT: weight})})
         count = nw.len() if weight is None else nw.col(WEIGHT).sum()
-        query = rows.group_by(VALUE, *([] if label is None else [label])).agg(count.alias(WEIGHT))
-        table = read_table(self.request.answer(query).to_native(), label, WEIGHT)
+        answer = self.request.answer(rows.group_by(VALUE, LABEL).agg(count.alias(WEIGHT)))
+        table = read_table(answer.to_native(), LABEL, WEIGHT)
         kinds, categories = self.schema.kinds, self.schema.categories
         schema = Schema({VALUE: kinds[name]}, {VALUE: categories[name]} if name in categories else {}, columns=(VALUE,))
         values, observed = schema.encode_cells(table, (VALUE,))
-        codes = np.zeros(table.num_rows, int) if table.labels is None else self.schema.encode_labels(table.labels)
-        summary = likelihood.summarize(values, codes, num_classes, table.weights, observed)
-        assert isinstance(summary, Sums)
-        return summary
-
-
-def _placed(
-    array: Float[np.ndarray, "G ..."], codes: Int[np.ndarray, " G"], num_classes: int
-) -> Float[np.ndarray, "K ..."]:
-    """The rows of an array at the places of their classes, zeros where a class has none."""
-    placed = np.zeros((num_classes, *array.shape[1:]))
-    placed[codes] = array
-    return placed
+        codes = self._codes(np.asarray(table.labels))
+        return cast(Sums, likelihood.summarize(values, codes, num_classes, table.weights, observed))
