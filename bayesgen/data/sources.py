@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, cast, final
 
 import narwhals as nw
 import numpy as np
@@ -268,8 +268,8 @@ def as_source(X: object) -> Source | None:
         return _files(os.fspath(X))
     if isinstance(X, np.ndarray | list | tuple | pd.DataFrame | Mapping):
         return None
-    if hasattr(X, "scanner") and hasattr(X, "schema"):
-        return ArrowSource(X, _dtypes_of_arrow(X.schema))
+    if hasattr(type(X), "scanner"):  # of the class: a frame of Spark has every attribute, as columns
+        return ArrowSource(X, _dtypes_of_arrow(cast(Any, X).schema))
     if nw.dependencies.is_dask_dataframe(X):
         return DaskSource(X, dict(nw.from_native(X._meta, eager_only=True).schema))
     view = nw.from_native(X, pass_through=True, allow_series=True)
@@ -277,7 +277,7 @@ def as_source(X: object) -> Source | None:
         if view.implementation not in _LAZY:
             raise DataError(f"X is a lazy frame of {view.implementation}. Collect it first.")
         return _LAZY[view.implementation](X, dict(view.collect_schema()), view)
-    if isinstance(view, nw.DataFrame | nw.Series) or not hasattr(X, "__arrow_c_stream__"):
+    if isinstance(view, nw.DataFrame | nw.Series) or not hasattr(type(X), "__arrow_c_stream__"):
         return None
     import pyarrow as pa
 
