@@ -1,6 +1,7 @@
 """Columns: their names, cheap however many there are; values as arrays; kinds and categories that dtypes declare."""
 
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -11,7 +12,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from bayesgen.describe import quote_some
+from bayesgen.describe import free_name, quote_some
 from bayesgen.errors import DataError
 from bayesgen.typing import Category, Data, Float, Int, Shaped, Values
 
@@ -419,6 +420,21 @@ def labelled(codes: Int[np.ndarray, " n"], categories: Shaped[np.ndarray, " K"])
 def named_classes(log_probabilities: Float[np.ndarray, "*sets n K"]) -> Int[np.ndarray, "*sets n"]:
     """The index of the most probable class of each row, the first of equals; -1 for a row of NaN."""
     return np.where(np.isnan(log_probabilities).any(axis=-1), -1, np.argmax(log_probabilities, axis=-1))
+
+
+def probability_names(classes: Sequence[Category]) -> list[Category]:
+    """The names of columns of class probabilities beside a column "label": the classes, but "p[label]" for "label"."""
+    return [free_name("p[label]", classes) if label == "label" else label for label in classes]
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """DataError for columns of an engine, beside an answer, whose names are the same or differ by case alone."""
+    for first, second in itertools.pairwise(sorted(names, key=str.lower)):
+        if first.lower() == second.lower():
+            raise DataError(
+                f"The answer would have the columns {first!r} and {second!r}, and engines tell no names apart by case. "
+                "Rename the column that keep= names, or the class."
+            )
 
 
 def own_type(values: np.ndarray) -> list[Category]:

@@ -12,6 +12,7 @@ import bayesgen.fitting.components as components
 import bayesgen.fitting.export as export
 import bayesgen.fitting.growth as growth
 import bayesgen.fitting.sampling as sampling
+import bayesgen.fitting.sql as sql
 import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
@@ -97,7 +98,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
     log_likelihood, to_datatree = sampling.log_likelihood, export.to_datatree
     relabel = components.relabel
     states, local, impute = unobserved.states, unobserved.local, unobserved.impute
-    update, add_class = growth.update, growth.add_class
+    update, add_class, to_sql = growth.update, growth.add_class, sql.to_sql
 
     def _description(self) -> Description:
         return f"Fit of {stated(self.model)}", entries_of_fit(self)

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import check_index, labelled, named_classes
-from bayesgen.describe import Described, Description, free_name, shortened
+from bayesgen.data import check_index, labelled, named_classes, probability_names
+from bayesgen.describe import Described, Description, shortened
 from bayesgen.errors import PredictionError, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
@@ -167,8 +167,7 @@ class ClassPrediction(Described):
 
         It has the index of X; of a batch of fits, the number of the data set before it.
         """
-        classes = self.classes.tolist()
-        names = [free_name("p[label]", classes) if label == "label" else label for label in classes]
+        names: list[Any] = probability_names(self.classes.tolist())
         columns = {"label": self.labels}
         columns |= {name: self.probabilities[..., index] for index, name in enumerate(names)}
         return _frame(columns, self.index)

@@ -63,6 +63,14 @@ class RowDensity(abc.ABC):
         """Draws of the missing cells given the observed cells of their row and its class. See `expected`."""
         raise NotImplementedError(f"{type(self).__name__} does not tell of single cells.")
 
+    def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]] | None:
+        """For each class and column the log density of a cell {0} in SQL, but for what classes share; None without one.
+
+        Args:
+            literal: a number in SQL.
+        """
+        return None
+
     def mixed(self, other: "RowDensity", log_weight: Weight, log_other_weight: Weight) -> "RowDensity":
         """The mixture of this density and another of its kind, with these log weights.
 

@@ -1,6 +1,7 @@
 """Columns with finitely many values: counts of each value, and densities of rows by product or by look-up."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -151,6 +152,9 @@ class BernoulliDensity(RowDensity):
         missing = self.certain.sum(-1) > xp.asarray(rows @ self.certain.T.astype(self.log_odds.dtype))
         return xp.where(missing, -xp.inf, table)
 
+    def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]]:
+        return looked_up_in_sql(np.stack([self.log_zero, self.log_one], axis=-1), literal)
+
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         """Probabilities of ones."""
         return np.exp(np.asarray(self.log_one))[None]
@@ -281,6 +285,9 @@ class CategoricalDensity(RowDensity):
         mask = None if observed is None else flatten_rows(observed)
         return looked_up(self.log_probs, rows, mask)
 
+    def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]]:
+        return looked_up_in_sql(np.asarray(self.log_probs).transpose(2, 0, 1), literal)
+
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m r"]:
         """Probabilities of the values."""
         return np.exp(np.asarray(self.log_probs)).transpose(2, 0, 1)[None]
@@ -311,6 +318,12 @@ def looked_up(
         cells = table[index][codes[:, index]]
         total = total + (cells if observed is None else xp.where(observed[:, index, None], cells, 0.0))
     return total
+
+
+def looked_up_in_sql(table: Float[np.ndarray, "K m r"], literal: Callable[[float], str]) -> list[list[str]]:
+    """For each class and column the table's entry for a code {0}, in SQL."""
+    cases = [[[f"WHEN {code} THEN {literal(log)}" for code, log in enumerate(logs)] for logs in k] for k in table]
+    return [[f"CASE {{0}} {' '.join(column)} END" for column in columns] for columns in cases]
 
 
 def mixed_tables(

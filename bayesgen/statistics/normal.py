@@ -1,7 +1,7 @@
 """Normal columns: centred moments, and densities of rows."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -80,6 +80,13 @@ class NormalDensity(RowDensity):
         columns = rows.T.copy()  # sums over columns are then sums of long vectors
         squares = [column_sums(scaled_squares(columns, *units), mask) for units in self._units()]
         return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
+
+    def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]]:
+        def term(loc: float, scale: float) -> str:
+            cell = "ln({0})" if self.log_scale else "{0}"
+            return f"-0.5e0 * power(({cell} - {literal(loc)}) * {literal(1 / scale)}, 2) - {literal(np.log(scale))}"
+
+        return np.vectorize(term, otypes=[object])(self.loc, self.scale).tolist()
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         loc = np.asarray(self.loc)

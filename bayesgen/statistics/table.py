@@ -50,7 +50,8 @@ class ExponentialFamily(Likelihood):
         name: for messages.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
-        cell_sums: VALUES for columns of counts; numbers have as many values as there are rows.
+        cell_sums: VALUES for columns of counts, whose only statistic is the count; numbers have as many values as there
+            are rows.
     """
 
     statistics: Callable[[Any, Any], tuple[Array, ...]]
@@ -140,6 +141,13 @@ class ExponentialFamilyDensity(RowDensity):
             return table
         base = namespace(base).reshape(base, (len(base), -1))
         return table + (base if events is None else namespace(base, events).where(events, base, 0.0)).sum(-1)[:, None]
+
+    def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]] | None:
+        if self.family.cell_sums is not CellSums.VALUES:
+            return None
+        pairs = [zip(*pair, strict=True) for pair in zip(self.natural[0], self.log_partition, strict=True)]
+        term = "CASE {{0}} WHEN 0 THEN 0e0 ELSE {} * {{0}} END - {}".format
+        return [[term(literal(eta), literal(partition)) for eta, partition in pair] for pair in pairs]
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         assert self.family.mean is not None, f"the mean of {self.family.name} is not known"
