@@ -22,7 +22,7 @@ from bayesgen.errors import (
     check_object,
     without_warnings,
 )
-from bayesgen.fitting import SETS_AT_ONCE, DataSets, Fit, Method, Summaries, fit_many, with_moments
+from bayesgen.fitting import DataSets, Fit, Method, Summaries, fit_many, with_moments
 from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.01  # probability of rejecting any line of the table where all posteriors are right
 MOST_DRAWS = 99  # among which the truth is ranked
+SIMULATIONS_AT_ONCE = 256  # whose draws are in memory before they are thinned
 TESTS = {"ECDF band": ecdf_test, "chi-square of normal scores": normal_scores_test}
 HELD_OUT = "held-out row"
 
@@ -281,7 +282,7 @@ def calibrate(
     data = simulator.summaries(rows, simulations)
     data = data if learned is None else [learned + simulated for simulated in data]
     draws_of_fits: list[Any] = []
-    for part in chunks(simulations, SETS_AT_ONCE):
+    for part in chunks(simulations, SIMULATIONS_AT_ONCE):
         seed_of_part = jax.random.fold_in(keys[2], part.start)
         with without_warnings(LabelSwitchingWarning):  # parameters without names are not ranked
             fits = fit_many(simulator.model, data[part], method=method, seed=seed_of_part, progress=progress)

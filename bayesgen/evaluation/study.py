@@ -5,7 +5,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -27,7 +27,7 @@ from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, predict
 from bayesgen.records import by_content, state_of_fields
-from bayesgen.runtime import bar, check_seed, public
+from bayesgen.runtime import bar, check_seed, in_units, public
 from bayesgen.typing import Data, Seed, Values
 
 from .answers import mean_and_error, notes_on_scores, paired_difference, score_frame
@@ -329,13 +329,13 @@ def _are_known(digests: Any) -> bool:
     return digests is not None
 
 
-def _read_or_made(path: Path | None, make: Callable[[], Records]) -> Records:
-    """The rows of a unit: from its file, or made now and written there, if there is a path."""
-    if path is None:
-        return make()
-    if not path.exists():
-        _written(path, json.dumps(make(), ensure_ascii=False))
-    return json.loads(path.read_text("utf-8"))
+def _stored(path: Path | None, records: Records | Exception | None) -> Records:
+    """The rows of a unit: from its file, to which those that are made now are written; as they are without a path."""
+    if isinstance(records, Exception):
+        raise records
+    if path is not None and records is not None:
+        _written(path, json.dumps(records, ensure_ascii=False))
+    return records or [] if path is None else json.loads(path.read_text("utf-8"))
 
 
 def _written(path: Path, text: str) -> None:
@@ -363,16 +363,21 @@ class _Experiment:
             DataError: where every row is a refusal, with the first of them.
         """
         methods, rows = list(dict.fromkeys(method for method, _ in self.pairs)), []
-        work = list(itertools.product(enumerate(self.models.items()), enumerate(methods), self.sizes))
+        work = list(itertools.product(enumerate(self.models), enumerate(methods), self.sizes))
+        paths = {
+            (name, method, size): None if units is None else units / f"{model_index}-{method_index}-{size}.json"
+            for (model_index, name), (method_index, method), size in work
+        }
+        to_make = [unit for unit, path in paths.items() if path is None or not path.exists()]
+        made = in_units(self._attempted, to_make, lambda unit, error: [error])
         with bar("Training sets", len(work), progress) as advance:
-            for (model_index, (name, model)), (method_index, method), size in work:
-                path = None if units is None else units / f"{model_index}-{method_index}-{size}.json"
-                make = functools.partial(self._unit, model, method, size)
+            for unit, path in paths.items():
+                records = next(made) if unit in to_make else None
                 try:
-                    unit = _read_or_made(path, make)
+                    records = _stored(path, records)
                 except Exception as error:  # of a model of the user's, or a fault: it costs no other unit
-                    unit = self._failed(name, method, size, error)
-                rows += [{"model": name, **row} for row in unit]
+                    records = self._failed(*unit, error)
+                rows += [{"model": unit[0], **row} for row in records]
                 advance(1)
         order = {answer: place for place, answer in enumerate(itertools.product(self.models, names_of(self.pairs)))}
         rows.sort(key=lambda row: order[row["model"], (row["method"], row["rule"])])
@@ -384,6 +389,14 @@ class _Experiment:
             rows += self._scored(truths, self.source.tested(None), names)
         metrics = dict.fromkeys(name for row in rows for name in row if name not in (*KEYS, "seconds", "refused"))
         return score_frame(rows, [*KEYS, *metrics, "seconds"])
+
+    def _attempted(self, unit: tuple[str, Method, int]) -> Iterator[Records | Exception]:
+        """The rows of a unit, or the error in which it ended."""
+        name, method, size = unit
+        try:
+            yield self._unit(self.models[name], method, size)
+        except Exception as error:
+            yield error
 
     def _unit(self, model: Any, method: Method, size: int) -> Records:
         """The rows of one model, method and size: for each rule and repeat the scores, or the refusal."""

@@ -12,7 +12,6 @@ from .export import datatree as datatree
 from .export import sampler_statistics as sampler_statistics
 from .fit import Diagnosis, Fit
 from .fit import frame_of_rows as frame_of_rows
-from .many import SETS_AT_ONCE as SETS_AT_ONCE
 from .many import FitBatch, fit_many
 from .many import why_separate as why_separate
 from .nuts import FALL_AT_MEAN as FALL_AT_MEAN

@@ -1,9 +1,8 @@
 """`fit_many`: many fits of one model and method, in one compiled call where they have closed forms."""
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
@@ -14,11 +13,14 @@ from bayesgen.data import Rows, RowsLike, Schema, category_array
 from bayesgen.describe import Described, Description, stated
 from bayesgen.errors import (
     BayesgenError,
+    BayesgenWarning,
     DataError,
     FitError,
     PredictionError,
     check_object,
     each_warning_once,
+    warn,
+    warnings_told_to,
 )
 from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
@@ -29,6 +31,7 @@ from bayesgen.runtime import (
     beyond_memory,
     check_seed,
     chunks,
+    in_units,
     over_chunks,
     public,
     requested,
@@ -36,7 +39,7 @@ from bayesgen.runtime import (
 )
 from bayesgen.saving import Savable
 from bayesgen.statistics import SufficientStatistics, any_known, any_of, with_failed_checks
-from bayesgen.typing import Array, Bool, Data, Float, Seed, Shaped, Values
+from bayesgen.typing import Array, Bool, Data, Float, Result, Seed, Shaped, Values
 
 from .data_sets import (
     ColumnMoments,
@@ -57,7 +60,7 @@ from .summaries import Summaries
 if TYPE_CHECKING:
     from xarray import DataTree
 
-SETS_AT_ONCE = 256  # that are sampled together and whose draws are in memory before they are summarised
+SETS_AT_ONCE = 64  # a unit: they are sampled together, and their draws are in memory before they are summarised
 
 
 @record
@@ -312,7 +315,7 @@ def fit_many(
         reason = why_separate(sets, method)
         if reason is None:
             return _closed_fits(model, method, sets, seed)
-        return _separate_fits(model, method, sets, seed, keep == "summary", reason, progress)
+        return _separate_fits(model, method, sets, seed, keep == "summary", reason, progress, device)
 
 
 def why_separate(sets: DataSets, method: Method) -> str | None:
@@ -388,44 +391,35 @@ def _tables(
 
 
 def _separate_fits(
-    model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, path: str, progress: bool | None
+    model: Recipe,
+    method: Method,
+    sets: DataSets,
+    seed: Seed,
+    are_summaries: bool,
+    path: str,
+    progress: bool | None,
+    device: str | None,
 ) -> FitBatch:
     fits: dict[int, Fit] = {}
     numbers_by_set: dict[int, dict[str, Any]] = {}
     refused: dict[int, BayesgenError] = {}
+    fits_of_unit = functools.partial(_fits_of_unit, model, method, sets, seed, are_summaries, device)
     with each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
-
-        @contextlib.contextmanager
-        def attempted(index: int) -> Iterator[None]:
+        for index, fit, numbers, told in in_units(fits_of_unit, chunks(sets.num_sets, SETS_AT_ONCE), _lost):
             with noted(index):
-                try:
-                    yield
-                except BayesgenError as refusal:
-                    refused[index] = refusal
-                    advance(1)
-
-        for block in chunks(sets.num_sets, SETS_AT_ONCE):
-            problems: dict[int, ProgramProblem] = {}
-            for index in range(block.start, block.stop):
-                with attempted(index):
-                    problems[index] = _problem_of_set(model, method, sets, index, seed)
-            needed = sets.num_sets * max(map(method.bytes_kept, problems.values()), default=0.0)
-            too_much = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
-            if too_much is not None and not are_summaries:
-                raise FitError(f"{too_much} Give keep='summary' for their means and diagnostics alone, or draw less.")
-            for index, solve in zip(problems, method.solvers(list(problems.values())), strict=True):
-                with attempted(index):
-                    fit = solve()
-                    is_short = are_summaries and fit.is_sampled
-                    numbers_by_set[index] = _numbers_of(fit, is_short)
-                    if not is_short:
-                        fits[index] = fit
-                    advance(1)
+                for warning in told:
+                    warn(*warning)
+            if isinstance(fit, BayesgenError):
+                refused[index] = fit
+            else:
+                numbers_by_set[index] = numbers
+                fits |= {} if fit is None else {index: fit}
+            advance(1)
     if not numbers_by_set:
         raise refused[0]
     absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), next(iter(numbers_by_set.values())))
     all_numbers = (numbers_by_set.get(index, absent) for index in range(sets.num_sets))
-    numbers: Any = jax.tree.map(lambda *arrays: np.stack(arrays), *all_numbers)
+    numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *all_numbers)
     num_together = sum(set_numbers["is_together"] for set_numbers in numbers_by_set.values())
     return FitBatch(
         model=model,
@@ -436,12 +430,53 @@ def _separate_fits(
         refused=refused,
         attributes={
             "path": f"chains of {num_together} of {sets.num_sets} run side by side" if num_together else path,
-            "device": used(),
+            "device": "gpu" if any(set_numbers["is_on_gpu"] for set_numbers in numbers_by_set.values()) else "cpu",
         },
         seed=seed,
         diagnostics=numbers["diagnostics"],
         fits=fits,
     )
+
+
+Warnings = list[tuple[str, type[BayesgenWarning]]]
+OutcomeOfSet = tuple[int, Fit | BayesgenError | None, Any, Warnings]
+"""Index of a set; its fit, None where a summary alone is kept, or its refusal; its numbers; its warnings."""
+
+
+def _fits_of_unit(
+    model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, device: str | None, unit: slice
+) -> Iterator[OutcomeOfSet]:
+    """The fits of successive sets, which are sampled together if they can be."""
+    told: dict[int, Warnings] = {index: [] for index in range(unit.start, unit.stop)}
+
+    def attempted(index: int, function: Callable[..., Result], *arguments: Any) -> Result | BayesgenError:
+        with requested(device), warnings_told_to(lambda *warning: told[index].append(warning)):
+            try:
+                return function(*arguments)
+            except BayesgenError as refusal:
+                return refusal
+
+    attempts = {index: attempted(index, _problem_of_set, model, method, sets, index, seed) for index in told}
+    problems = {index: problem for index, problem in attempts.items() if not isinstance(problem, BayesgenError)}
+    needed = sets.num_sets * max(map(method.bytes_kept, problems.values()), default=0.0)
+    too_much = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
+    if too_much is not None and not are_summaries:
+        raise FitError(f"{too_much} Give keep='summary' for their means and diagnostics alone, or draw less.")
+    with requested(device):
+        solvers = dict(zip(problems, method.solvers(list(problems.values())), strict=True))
+    for index, attempt in attempts.items():
+        fit: Any = attempted(index, solvers[index]) if index in solvers else attempt
+        if isinstance(fit, BayesgenError):
+            yield index, fit, None, told[index]
+        else:
+            is_short = are_summaries and fit.is_sampled
+            yield index, None if is_short else fit, _numbers_of(fit, is_short), told[index]
+
+
+def _lost(unit: slice, error: Exception) -> list[OutcomeOfSet]:
+    """Refusals of the sets of a unit that failed, or whose worker was lost."""
+    refusal = FitError(f"The worker of this data set, and {unit.stop - unit.start - 1} more, failed: {error!r}")
+    return [(index, refusal, None, []) for index in range(unit.start, unit.stop)]
 
 
 def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
@@ -454,6 +489,7 @@ def _numbers_of(fit: Fit, is_short: bool) -> dict[str, Any]:
         if entries is None
         else {"rhat": entries.by_site(entries.rhats), "ess": entries.by_site(entries.sizes)},
         "is_together": fit.attributes.get("chain_method") == TOGETHER,
+        "is_on_gpu": fit.attributes["device"] == "gpu",
     }
 
 

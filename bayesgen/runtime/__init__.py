@@ -33,6 +33,7 @@ from .threads import (
     interruptibly,
     num_cores,
 )
+from .units import in_units
 
 __all__ = [
     "CACHED_CELLS",
@@ -72,6 +73,7 @@ __all__ = [
     "in_batches",
     "in_float64",
     "in_threads",
+    "in_units",
     "inner_jaxprs",
     "interruptibly",
     "least_rows",
