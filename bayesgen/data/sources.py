@@ -40,6 +40,8 @@ NUM_MERGED = 8  # statistics of many partitions that Spark sends back
 Summarize: TypeAlias = "Callable[[Iterable[pa.Table]], bytes]"
 """The statistics of the chunks of one partition, as bytes; empty for a partition without rows."""
 Merge: TypeAlias = Callable[[Sequence[bytes]], bytes]
+Answer: TypeAlias = "Callable[[pa.Table], pa.Table]"
+"""The answers to the rows of a chunk."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,6 +94,18 @@ class Source(abc.ABC):
         """Some columns of the first rows; None where there are no workers, and the first chunk has them."""
         return None
 
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        """The answers to rows of some columns, of these types, beside the columns of `keep`: a table that is lazy.
+
+        No row is read. It is one of the engine, or a RecordBatchReader of Arrow.
+        """
+        import pyarrow as pa
+
+        schema = pa.schema([*(self.native.schema.field(name) for name in keep), *types])
+        chunks = (_beside(chunk, columns, keep, answer) for chunk in self.chunks(_joined(columns, keep)))
+        batches = (batch for chunk in chunks for batch in chunk.cast(schema).to_batches())
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
     def num_rows(self) -> int | None:
         """How many rows there are: a query, or a pass that reads one column. None where rows are read once."""
         if self.frame is not None:
@@ -130,6 +144,18 @@ class PolarsSource(Source):
         for batch in self.selected(columns).collect_batches(chunk_size=num_rows, maintain_order=True):
             yield batch.to_arrow()
 
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        import polars as pl
+
+        def answered_batch(batch: "pl.DataFrame") -> "pl.DataFrame":
+            answers = nw.from_native(answer(batch.select(columns).to_arrow()), eager_only=True)
+            return pl.concat([batch.select(keep), pl.DataFrame(answers.to_arrow())], how="horizontal")
+
+        frame = self.selected(_joined(columns, keep))
+        schema = {**frame.select(keep).collect_schema(), **pl.DataFrame(types.empty_table()).schema}
+        pushed = dict.fromkeys(("predicate_pushdown", "projection_pushdown"), False)
+        return frame.map_batches(answered_batch, schema=schema, streamable=True, **pushed)
+
 
 class DuckDBSource(Source):
     """A relation of DuckDB."""
@@ -138,6 +164,26 @@ class DuckDBSource(Source):
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
         return self.selected(columns).to_arrow_reader(num_rows)
+
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        """By `relation.map`, which gives and takes frames of pandas: columns of `keep` pass it as texts."""
+        import duckdb
+
+        def answered_batch(batch: pd.DataFrame) -> pd.DataFrame:
+            answers = answer(arrow_of_pandas(batch.iloc[:, len(keep) :].set_axis(list(columns), axis=1)))
+            return pd.concat([batch.iloc[:, : len(keep)], pandas_of_arrow(answers).set_axis(codes, axis=1)], axis=1)
+
+        def name(column: str) -> str:
+            return '"' + column.replace('"', '""') + '"'
+
+        codes = [f"a{j}" for j in range(len(types))]
+        dtypes = dict(zip(self.native.columns, self.native.types, strict=True))
+        texts = [f"CAST({name(column)} AS VARCHAR) AS k{j}" for j, column in enumerate(keep)]
+        schema = dict.fromkeys([f"k{j}" for j in range(len(keep))], duckdb.sqltype("VARCHAR"))
+        schema |= dict(zip(codes, duckdb.from_arrow(types.empty_table()).types, strict=True))
+        mapped = self.native.project(", ".join([*texts, *map(name, columns)])).map(answered_batch, schema=schema)
+        casts = [f"CAST(k{j} AS {dtypes[column]}) AS {name(column)}" for j, column in enumerate(keep)]
+        return mapped.project(", ".join([*casts, *(f"a{j} AS {name(field.name)}" for j, field in enumerate(types))]))
 
 
 class IbisSource(Source):
@@ -153,14 +199,43 @@ class IbisSource(Source):
             return backend.con.sql(backend.compile(table)).to_arrow_reader(num_rows)
         return table.to_pyarrow_batches(chunk_size=num_rows)
 
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        """By a function of Arrow, which takes the columns as a struct: a NULL among arguments would be the answer."""
+        import ibis
+        import pyarrow as pa
+
+        backend, rows = self.native.get_backend().name, self.native.select(*columns)
+        if backend != "duckdb":
+            raise DataError(f"Ibis runs no functions of Arrow in {backend}. Ask fit.to_sql(table), or collect X.")
+
+        def answered_rows(rows: Any) -> Any:  # DuckDB evaluates these annotations
+            return answer(pa.Table.from_struct_array(rows)).to_struct_array()
+
+        signature = (rows.schema().as_struct(),), ibis.Schema.from_pyarrow(types).as_struct()
+        function = ibis.udf.scalar.pyarrow(answered_rows, signature=signature)
+        struct = function(ibis.struct({name: self.native[name] for name in columns}))
+        return self.native.select(*keep, struct.name("answers of rows")).unpack("answers of rows")
+
 
 class SparkSource(Source):
     """A DataFrame of Spark, classic or of Connect: each partition is summarised where it lies."""
 
     engine = "Spark"
 
+    def selected(self, columns: Sequence[str]) -> Any:
+        return self.native.select(["`" + name.replace("`", "``") + "`" for name in columns])
+
     def head(self, columns: Sequence[str]) -> "pa.Table | None":
         return self.selected(columns).limit(HEAD).toArrow()
+
+    def _mapped(self, columns: Sequence[str], function: Any, schema: Any) -> Any:
+        """A function of the batches of each partition; columns have names without dots in the frame that is mapped."""
+
+        def renamed(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            return function(batch.rename_columns(list(columns)) for batch in batches)
+
+        safe_names = [f"c{index}" for index in range(len(columns))]
+        return self.selected(columns).toDF(*safe_names).mapInArrow(renamed, schema)
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
         return self.selected(columns).toArrow().to_batches()
@@ -173,9 +248,20 @@ class SparkSource(Source):
             yield _packed([merge([part for batch in batches for part in batch.column(0).to_pylist()])])
 
         with self.telling_errors():
-            parts = self.selected(columns).mapInArrow(of_partition, "packed binary")
+            parts = self._mapped(columns, of_partition, "packed binary")
             joined = parts.repartition(NUM_MERGED).mapInArrow(of_statistics, "packed binary").collect()
         return merge([bytes(row[0]) for row in joined])
+
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema
+        from pyspark.sql.types import StructType
+
+        def answered_partition(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            for chunk in regrouped(batches, rows_at_once(columns)):
+                yield from _beside(chunk, columns, keep, answer).to_batches()
+
+        schema = StructType([*(self.native.schema[name] for name in keep), *from_arrow_schema(types)])
+        return self._mapped(_joined(columns, keep), answered_partition, schema)
 
 
 class DaskSource(Source):
@@ -202,6 +288,14 @@ class DaskSource(Source):
                 starts = range(0, len(parts), MERGED_AT_ONCE)
                 parts = [dask.delayed(merge)(parts[start : start + MERGED_AT_ONCE]) for start in starts]
             return parts[0].compute() if parts else merge([])
+
+    def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
+        def answered_partition(frame: pd.DataFrame) -> pd.DataFrame:
+            answers = pandas_of_arrow(answer(arrow_of_pandas(frame[list(columns)])))
+            return pd.concat([frame[list(keep)], answers.set_axis(frame.index)], axis=1)
+
+        meta = pd.concat([self.native._meta[list(keep)], pandas_of_arrow(types.empty_table())], axis=1)
+        return self.native[_joined(columns, keep)].map_partitions(answered_partition, meta=meta)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -332,6 +426,26 @@ def arrow_of_pandas(frame: pd.DataFrame) -> "pa.Table":
     import pyarrow as pa
 
     return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _joined(columns: Sequence[str], keep: Sequence[str]) -> list[str]:
+    """All these columns, each once."""
+    return list(dict.fromkeys([*columns, *keep]))
+
+
+def _beside(chunk: "pa.Table", columns: Sequence[str], keep: Sequence[str], answer: Answer) -> "pa.Table":
+    """The answers to a chunk of rows of some columns, beside the columns of `keep`."""
+    answers = answer(chunk.select(list(columns)))
+    for place, name in enumerate(keep):
+        answers = answers.add_column(place, chunk.schema.field(name), chunk[name])
+    return answers
+
+
+def pandas_of_arrow(table: "pa.Table") -> pd.DataFrame:
+    """A table of Arrow as a frame of pandas; integers and truth values stay such beside missing ones."""
+    import pyarrow as pa
+
+    return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get)
 
 
 def _packed(parts: list[bytes]) -> "pa.RecordBatch":

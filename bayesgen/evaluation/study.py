@@ -368,11 +368,11 @@ class _Experiment:
             (name, method, size): None if units is None else units / f"{model_index}-{method_index}-{size}.json"
             for (model_index, name), (method_index, method), size in work
         }
-        to_make = [unit for unit, path in paths.items() if path is None or not path.exists()]
-        made = in_units(self._attempted, to_make, lambda unit, error: [error])
+        remaining = [unit for unit, path in paths.items() if path is None or not path.exists()]
+        fresh = in_units(self._attempted, remaining, lambda unit, error: [error])
         with bar("Training sets", len(work), progress) as advance:
             for unit, path in paths.items():
-                records = next(made) if unit in to_make else None
+                records = next(fresh) if unit in remaining else None
                 try:
                     records = _stored(path, records)
                 except Exception as error:  # of a model of the user's, or a fault: it costs no other unit

@@ -405,9 +405,9 @@ def _separate_fits(
     refused: dict[int, BayesgenError] = {}
     fits_of_unit = functools.partial(_fits_of_unit, model, method, sets, seed, are_summaries, device)
     with each_warning_once(sets.num_sets) as noted, bar("Data sets", sets.num_sets, progress) as advance:
-        for index, fit, numbers, told in in_units(fits_of_unit, chunks(sets.num_sets, SETS_AT_ONCE), _lost):
+        for index, fit, numbers, caught in in_units(fits_of_unit, chunks(sets.num_sets, SETS_AT_ONCE), _lost):
             with noted(index):
-                for warning in told:
+                for warning in caught:
                     warn(*warning)
             if isinstance(fit, BayesgenError):
                 refused[index] = fit
@@ -447,16 +447,16 @@ def _fits_of_unit(
     model: Recipe, method: Method, sets: DataSets, seed: Seed, are_summaries: bool, device: str | None, unit: slice
 ) -> Iterator[OutcomeOfSet]:
     """The fits of successive sets, which are sampled together if they can be."""
-    told: dict[int, Warnings] = {index: [] for index in range(unit.start, unit.stop)}
+    caught: dict[int, Warnings] = {index: [] for index in range(unit.start, unit.stop)}
 
     def attempted(index: int, function: Callable[..., Result], *arguments: Any) -> Result | BayesgenError:
-        with requested(device), warnings_told_to(lambda *warning: told[index].append(warning)):
+        with requested(device), warnings_told_to(lambda *warning: caught[index].append(warning)):
             try:
                 return function(*arguments)
             except BayesgenError as refusal:
                 return refusal
 
-    attempts = {index: attempted(index, _problem_of_set, model, method, sets, index, seed) for index in told}
+    attempts = {index: attempted(index, _problem_of_set, model, method, sets, index, seed) for index in caught}
     problems = {index: problem for index, problem in attempts.items() if not isinstance(problem, BayesgenError)}
     needed = sets.num_sets * max(map(method.bytes_kept, problems.values()), default=0.0)
     too_much = beyond_memory(f"The draws of {sets.num_sets:,} fits", needed)
@@ -467,10 +467,10 @@ def _fits_of_unit(
     for index, attempt in attempts.items():
         fit: Any = attempted(index, solvers[index]) if index in solvers else attempt
         if isinstance(fit, BayesgenError):
-            yield index, fit, None, told[index]
+            yield index, fit, None, caught[index]
         else:
             is_short = are_summaries and fit.is_sampled
-            yield index, None if is_short else fit, _numbers_of(fit, is_short), told[index]
+            yield index, None if is_short else fit, _numbers_of(fit, is_short), caught[index]
 
 
 def _lost(unit: slice, error: Exception) -> list[OutcomeOfSet]:

@@ -103,9 +103,9 @@ def to_sql(
             f"to_sql takes at='mean' or 'mode', got {at!r}, and a dialect out of {quote_some(DIALECTS)}, got "
             f"{dialect!r}. Others are made of it by sqlglot.transpile(query, read='duckdb', write=...)."
         )
-    words, labels, kept = DIALECTS[dialect], self.classes.tolist(), [keep] if isinstance(keep, str) else list(keep)
+    words, labels, beside = DIALECTS[dialect], self.classes.tolist(), [keep] if isinstance(keep, str) else list(keep)
     logs = [f"log p[{label}]" for label in labels]
-    names = [*kept, "label", *map(str, probability_names(labels)), *logs, NUM_UNKNOWN]
+    names = [*beside, "label", *map(str, probability_names(labels)), *logs, NUM_UNKNOWN]
     check_distinct(names)
     joints, columns = _log_joints(self, at, words), self.schema.columns or ()
     values, codes, are_taken = zip(*(_cell(self, j, words) for j in range(len(columns))), strict=True)
@@ -113,14 +113,14 @@ def to_sql(
     refused = [count for count, is_taken in zip(unknown, are_taken, strict=True) if not is_taken]
     classes = range(len(labels))
     answer = [
-        *(f"k{j}" for j in range(len(kept))),
+        *(f"k{j}" for j in range(len(beside))),
         f"CASE {' '.join(f'WHEN d{k} = 0 THEN {words.value(label)}' for k, label in enumerate(labels))} END",
         *(EXP.format(f"(d{k} - total)") for k in classes),
         *(f"d{k} - total" for k in classes),
         "num_unknown",
     ]
     layers = [
-        [*(f"t.{_name(name)} AS k{j}" for j, name in enumerate(kept)), *values],
+        [*(f"t.{_name(name)} AS k{j}" for j, name in enumerate(beside)), *values],
         ["t.*", *codes],
         ["t.*", f"{_combined(unknown, SUM)} AS num_unknown", f"{_combined(['0', *refused], SUM)} AS num_refused"],
         ["t.*", *(f"CASE WHEN num_refused = 0 THEN {joint} END AS p{k}" for k, joint in enumerate(joints))],

@@ -206,6 +206,12 @@ class TrainedProgram(Trained[Any]):
         response = self.schema.response
         return self.program.label if response is None else response.name
 
+    def columns_among(self, names: Iterable[str]) -> list[str]:
+        """The columns that rows of this fit have, of those with these names."""
+        columns = {*(self.schema.columns or ())}
+        columns |= {*self.program.attributes, *self.program.covariates} if self.prior is None else set()
+        return [name for name in names if name in columns]
+
     def are_sites(self, names: Sequence[str]) -> bool:
         """Whether these are the sites of the program, and not the columns that it was trained on."""
         if names == self.schema.columns:  # the usual case, for which no program is bound

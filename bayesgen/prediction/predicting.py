@@ -3,13 +3,24 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import narwhals as nw
 import numpy as np
 
-from bayesgen.data import Table, named_classes, read_table, warn_of_unknown
+from bayesgen.data import (
+    Source,
+    Table,
+    as_source,
+    check_columns,
+    check_distinct,
+    named_classes,
+    read_table,
+    warn_of_unknown,
+)
 from bayesgen.describe import shortened
 from bayesgen.errors import (
+    BayesgenWarning,
     DataError,
     FitError,
     ImpossibleRowsWarning,
@@ -17,6 +28,7 @@ from bayesgen.errors import (
     check_object,
     each_warning_once,
     warn,
+    without_warnings,
 )
 from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
@@ -28,39 +40,62 @@ from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, b
 from .averages import warn_of_few_draws
 from .rule import Rule
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Prediction: TypeAlias = ClassPrediction | ContinuousPrediction | DensityPrediction
 
 NO_CLASSES = "The program has no classes (label=None), so its rows have densities alone: answer.log_marginal."
 
 
 @overload
-def predict(fit: Fit[ClassLabel], X: Data, *, rule: Rule, device: str | None = ...) -> ClassPrediction: ...
-@overload
-def predict(fit: Fit[NumberLabel], X: Data, *, rule: Rule, device: str | None = ...) -> ContinuousPrediction: ...
+def predict(
+    fit: Fit[ClassLabel], X: Data, *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
+) -> ClassPrediction: ...
 @overload
 def predict(
-    fit: Fit[OptionalLabel], X: Data, *, rule: Rule, device: str | None = ...
+    fit: Fit[NumberLabel], X: Data, *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
+) -> ContinuousPrediction: ...
+@overload
+def predict(
+    fit: Fit[OptionalLabel], X: Data, *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
 ) -> ClassPrediction | DensityPrediction: ...
 @overload
-def predict(fit: Fit[AnyLabel], X: Data, *, rule: Rule, device: str | None = ...) -> Prediction: ...
+def predict(
+    fit: Fit[AnyLabel], X: Data, *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
+) -> Prediction: ...
 @overload
-def predict(fit: FitBatch, X: Data | Sequence[Data], *, rule: Rule, device: str | None = ...) -> Prediction: ...
+def predict(
+    fit: FitBatch, X: Data | Sequence[Data], *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
+) -> Prediction: ...
 @overload
-def predict(fit: Trained[Answered], X: Data, *, rule: Rule, device: str | None = ...) -> Answered: ...
+def predict(
+    fit: Trained[Answered], X: Data, *, rule: Rule, keep: Sequence[str] = ..., device: str | None = ...
+) -> Answered: ...
 @public
-def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | None = None) -> Any:
+def predict(
+    fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, keep: Sequence[str] = (), device: str | None = None
+) -> Any:
     """Class probabilities of new rows, or the distribution of their continuous label.
 
     Args:
         fit: result of `bayesgen.fit`, or of `bayesgen.fit_many`: then all arrays of the answer have the data sets as a
             first axis, NaN for those that are refused.
         X: rows in any form that `bayesgen.fit` takes; named columns may come in any order. For a batch of fits one such
-            table, or a list of tables, one for each fit, of one number of rows.
+            table, or a list of tables, one for each fit, of one number of rows. Of rows that lie elsewhere, such as a
+            lazy frame, the columns of the fit are read, and others ignored.
         rule: `PlugIn()` (two-step: pick the best process, then predict), `BMA()` (one-step: average over all
             processes) or `ConditionalAverage()`.
+        keep: of rows that lie elsewhere, columns to have beside the answer.
         device: "cpu" or "gpu", where programs are run at points or draws; None for a GPU, if JAX has one, where the
             work is large enough for it (see `bayesgen.runtime`). Closed forms always take the processor. The device
             used is in the answer's `device`.
+
+    The answer to rows that lie elsewhere is a table of the same engine with the columns of `answer.to_frame()` beside
+    those of `keep`; of Arrow, paths and patterns a `RecordBatchReader`. It is lazy: nothing is computed before it is
+    collected, then chunk by chunk, where the rows are, and without warnings: rows without an answer have no label.
+    A relation of DuckDB gives 2,048 rows a call, which is slow: `relation.to_arrow_reader()` is faster, and
+    `fit.to_sql(table)` needs no Python.
 
     X may be empty. Rows are read and predicted in chunks, so that memory holds no whole array but X and the prediction.
     If the rows come in chunks, predict each chunk.
@@ -82,6 +117,11 @@ def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | 
         raise PredictionError(f"predict takes a result of bayesgen.fit, got {shortened(repr(fit))}. Fit a model.")
     if not isinstance(rule, Rule):
         check_object("rule", rule, Rule, PredictionError)
+    are_here = isinstance(X, np.ndarray | list | tuple | Mapping | Table)
+    if isinstance(fit, Fit) and not are_here and (source := as_source(X)) is not None:
+        return _lazy_answer(fit, rule, source, [keep] if isinstance(keep, str) else list(keep), device)
+    if keep:
+        raise PredictionError("keep= is for rows that lie elsewhere. answer.to_frame() has the index of a frame.")
     with requested(device):
         if not isinstance(fit, Fit):
             return answer(fit, rule, X)
@@ -94,6 +134,32 @@ def predict(fit: Trained[Any] | FitBatch, X: Data, *, rule: Rule, device: str | 
     if isinstance(prediction, ClassPrediction):
         _warn_of_impossible_rows(fit, rule, table, prediction)
     return prediction
+
+
+def _lazy_answer(fit: Fit, rule: Rule, source: Source, keep: list[str], device: str | None) -> Any:
+    """The answers to the rows of a source, beside columns of it: see `predict`."""
+    import pyarrow as pa
+
+    for name in keep:
+        check_columns({"keep": name}, source.names)
+    columns = fit.columns_among(source.names)
+    empty = nw.Schema({name: source.dtypes[name] for name in columns}).to_arrow().empty_table()
+    prediction = answer(fit, rule, read_table(empty, least_rows=0))
+    if isinstance(prediction, DensityPrediction):
+        raise PredictionError(f"{NO_CLASSES} Give X in memory, chunk by chunk.")
+    types = {str(name): pa.float64() for name in prediction.to_frame()}
+    check_distinct([*keep, *types])
+    if isinstance(prediction, ClassPrediction):
+        types["label"] = pa.array(fit.classes.tolist()).type
+    schema = pa.schema(types)
+    return source.answered(columns, keep, functools.partial(_arrow_answer, fit, rule, device, schema), schema)
+
+
+def _arrow_answer(fit: Fit, rule: Rule, device: str | None, schema: "pa.Schema", chunk: "pa.Table") -> "pa.Table":
+    """`to_frame` of the answer to a chunk of rows, as a table of Arrow; made where the rows are."""
+    with without_warnings(BayesgenWarning), requested(device):
+        frame = answer(fit, rule, read_table(chunk, least_rows=0)).to_frame()
+    return type(chunk).from_pandas(frame.set_axis(schema.names, axis=1), schema, preserve_index=False)
 
 
 @functools.singledispatch

@@ -32,13 +32,13 @@ def in_units(
     finished = _finished(function, units)
     for unit in units:
         try:
-            outcomes, told = next(finished)
+            outcomes, caught = next(finished)
         except Exception:  # of the backend; once it has given up, there is no next one
             try:
-                outcomes, told = next(_finished(function, [unit]))
+                outcomes, caught = next(_finished(function, [unit]))
             except Exception as error:
-                outcomes, told = list(lost(unit, error)), []
-        for warning in told:
+                outcomes, caught = list(lost(unit, error)), []
+        for warning in caught:
             warn(*warning)
         yield from outcomes
 
@@ -54,6 +54,6 @@ def _finished(function: Callable[[Unit], Iterable[Outcome]], units: Sequence[Uni
 
 def _run(function: Callable[[Unit], Iterable[Outcome]], unit: Unit) -> Finished[Outcome]:
     """A finished unit, whose inner units ran one after another."""
-    told: list[tuple[str, type[BayesgenWarning]]] = []
-    with joblib.parallel_config(backend="sequential"), warnings_told_to(lambda *warning: told.append(warning)):
-        return list(function(unit)), told
+    caught: list[tuple[str, type[BayesgenWarning]]] = []
+    with joblib.parallel_config(backend="sequential"), warnings_told_to(lambda *warning: caught.append(warning)):
+        return list(function(unit)), caught

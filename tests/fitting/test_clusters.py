@@ -1,8 +1,13 @@
-"""Fits of rows on a cluster, Dask's and Spark's, equal those of the rows in memory."""
+"""Fits, answers and experiments on a cluster, Dask's and Spark's, equal those in memory."""
 
 import shutil
+import warnings
 
+import jax.numpy as jnp
+import joblib
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
@@ -157,3 +162,36 @@ def test_a_worker_that_is_lost_changes_nothing(dask):
     address = next(iter(client.scheduler_info()["workers"]))
     client.retire_workers([address], close_workers=True)
     np.testing.assert_allclose(bg.fit(COUNTED, source, "species", method=bg.Exact()).log_evidence, expected, rtol=1e-12)
+
+
+def test_answers_stay_on_the_cluster(cluster):
+    rows = FRAME.assign(**{"i.d": np.arange(N), "legs": FRAME["legs"].where(FRAME["legs"] > 0, None)})
+    fit = bg.fit(COUNTED, FRAME.drop(columns="w"), "species", method=bg.Exact())
+    answers = bg.predict(fit, cluster(rows), rule=bg.BMA(), keep=["w", "i.d"])
+    assert list(answers.columns) == ["w", "i.d", "label", "ape", "bear", "cat"]
+    frame = (answers.compute() if hasattr(answers, "compute") else answers.toPandas()).sort_values("i.d")
+    expected = bg.predict(fit, rows[["a", "sky", "wet", "legs"]], rule=bg.BMA()).to_frame()
+    assert frame["label"].tolist() == expected["label"].tolist()
+    assert frame["w"].tolist() == FRAME["w"].tolist()
+    np.testing.assert_allclose(frame[["ape", "bear", "cat"]], expected[["ape", "bear", "cat"]], rtol=1e-12)
+
+
+def test_experiments_run_on_the_cluster_and_numpyro_in_one_thread_at_a_time(dask):
+    def program(n):
+        mean = numpyro.sample("mean", dist.Normal(jnp.zeros(2), 2.0).to_event(1))
+        with numpyro.plate("rows", n):
+            y = numpyro.sample("y", dist.Categorical(jnp.array([0.4, 0.6])))
+            numpyro.sample("x", dist.Normal(mean[y], 1.0))
+
+    models = {"bayes": bg.NaiveBayes(), "program": bg.GenerativeProgram(program, classes=["a", "b"])}
+    pairs = [(bg.MAP(), bg.PlugIn()), (bg.NUTS(num_warmup=20, num_samples=10), bg.BMA())]
+
+    def studied():
+        options = {"sizes": [3, 5], "repeats": 2, "pairs": pairs, "test": 20, "seed": 1}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bg.ConvergenceWarning)
+            return bg.study(models, simulate=models["program"], **options).table.drop(columns="seconds")
+
+    with joblib.parallel_config(backend="dask"):
+        elsewhere = studied()
+    pd.testing.assert_frame_equal(elsewhere, studied())
