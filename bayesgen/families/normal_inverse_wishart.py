@@ -262,7 +262,10 @@ class NormalInverseWishart(JointNormalFamily):
             scale_tril = sampled
         else:
             reference_mean, reference_whitening = self.reference_point
-            prior = moved(InverseWishartWhitening(df, scale_tril=root), RelativeFactor(reference_whitening))
+            prior = moved(
+                InverseWishartWhitening(df, scale_tril=root, validate_args=validation_of(root)),
+                RelativeFactor(reference_whitening),
+            )
             sampled = numpyro.sample(site, prior.to_event(len(shared)))
             whitening = jnp.broadcast_to(sampled, (*classes, dimension, dimension))
             means = moved(NormalByWhitening(location, weight * whitening), Unwhitening(reference_mean, whitening))

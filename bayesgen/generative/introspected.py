@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.constraints import Constraint, is_dependent
 
 from bayesgen.data import Covariate, Rows, Table, category_array, covariate_values
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import (
-    FAST_TO_COMPILE,
     AnyProgram,
     Arrays,
     Elimination,
@@ -38,8 +37,8 @@ from bayesgen.program import (
 )
 from bayesgen.recognition import Introspection, check_values, continuous_label
 from bayesgen.records import content_hash, copied, record, state_of_fields
-from bayesgen.runtime import OwnedJit, Traced, as_key, in_float64
-from bayesgen.typing import Array, PRNGKeyArray, Seed, Shaped
+from bayesgen.runtime import FAST_TO_COMPILE, OwnedJit, Traced, as_key, in_float64
+from bayesgen.typing import Array, Bool, PRNGKeyArray, Seed, Shaped
 
 from .model_arguments import own_array
 
@@ -313,34 +312,48 @@ def _draw_sites(
     """Site -> its values in some worlds, each with its key and, where given, its latents: in one compiled call.
 
     Covariates are compiled in. So one world that has any is run by itself: each new table would compile it again. So is
-    one world of stated latents, as NumPyro checks values only where they are no tracers, and one that cannot be
-    compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
+    one world whose parameters are not valid, as NumPyro refuses values only where they are no tracers, and one that
+    cannot be compiled, as NumPyro bounds multinomial samples by the values of totals that are drawn.
 
     Raises:
         ModelError: a function that reads other numbers now than when the program was made.
     """
     latents, is_single = {name: np.asarray(value) for name, value in latents.items()}, len(keys) == 1
     _ = program.function_as_made  # compiled code would not notice that it has changed
-    if not is_single or not (covariates or latents):
+    if not (is_single and covariates):
         bare = program.replace(structure=program.structure, plan=Plan(()))  # no density is needed, and so no plan
         try:
-            drawn = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
-            return {name: np.asarray(value) for name, value in drawn.items()}
+            drawn, is_valid = _worlds(bare, keys, latents, n=n, covariates=_Covariates.of(covariates))
+            if not is_single or is_valid:
+                return {name: np.asarray(value) for name, value in drawn.items()}
         except ValueError:
             if not is_single:
                 raise
     first = {name: jnp.asarray(value[0]) for name, value in latents.items()}
-    return {name: np.asarray(value)[None] for name, value in _world(program, n, keys[0], first, covariates).items()}
+    drawn, _ = _world(program, n, keys[0], first, covariates)
+    return {name: np.asarray(value)[None] for name, value in drawn.items()}
 
 
 def _world(
     program: Program, n: int, key: PRNGKeyArray, latents: Arrays, covariates: Mapping[str, Any]
-) -> dict[str, Array]:
-    """Site -> its value in one run of the program."""
+) -> tuple[dict[str, Array], Bool[Array, ""]]:
+    """Site -> its value in one run of the program; and whether the parameters of its distributions are valid."""
     trace = sites_of(handlers.substitute(program.function_as_made, data=latents), n, covariates, key)
     row_names = (*dict(program.structure.row_deterministics), *program.row_sites)
     names = (*program.latents, *program.structure.deterministics, *row_names)
-    return {name: trace[name]["value"] for name in names}
+    validities = _validities([site["fn"] for site in trace.values() if "fn" in site])
+    return {name: trace[name]["value"] for name in names}, jnp.asarray(validities, bool).all()
+
+
+def _validities(value: Any) -> list[Bool[Array, ""]]:
+    """Whether each parameter is valid, of the distributions in a value and of those that they are made of."""
+    if isinstance(value, list | tuple):
+        return [is_valid for item in value for is_valid in _validities(item)]
+    if not isinstance(value, dist.Distribution):
+        return []
+    constrained = ((value.arg_constraints[name], argument) for name, argument in value.get_args().items())
+    checks = [jnp.all(constraint(argument)) for constraint, argument in constrained if not is_dependent(constraint)]
+    return checks + _validities([*vars(value).values()])
 
 
 @record
@@ -358,9 +371,12 @@ class _Covariates:
 
 
 @functools.partial(OwnedJit, static_argnames=("n", "covariates"), compiler_options=FAST_TO_COMPILE)
-def _worlds(program: Program, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates) -> dict[str, Array]:
-    """The values of all sites of programs run with different keys and latents, (worlds, ...)."""
-    return jax.vmap(lambda key, values: _world(program, n, key, values, covariates.values))(keys, latents)
+def _worlds(
+    program: Program, keys: Any, latents: Arrays, *, n: int, covariates: _Covariates
+) -> tuple[dict[str, Array], Bool[Array, ""]]:
+    """The values of all sites of programs run with different keys and latents, (worlds, ...), and if all are valid."""
+    drawn, is_valid = jax.vmap(lambda key, values: _world(program, n, key, values, covariates.values))(keys, latents)
+    return drawn, is_valid.all()
 
 
 def _rows_of_worlds(

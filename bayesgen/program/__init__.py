@@ -14,7 +14,6 @@ from .closed import ClosedProgram
 from .conjugate import Block, ClosedResponse, Conjugate, Densities, SiteEntries
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
-    FAST_TO_COMPILE,
     LogLikelihood,
     LogPriorKind,
     ProgramDensity,
@@ -97,7 +96,6 @@ from .tracing import sites_of
 __all__ = [
     "ALL_DRAWS",
     "BLOCK",
-    "FAST_TO_COMPILE",
     "NUMBERS_OF_A_RUN",
     "PRIOR_STARTS",
     "AnyProgram",

@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 from bayesgen.data import Rows
 from bayesgen.log_density import LogDensity
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import CACHED_CELLS, LEAST_ROWS, LOG_OF_ZERO, OwnedJit
+from bayesgen.runtime import CACHED_CELLS, FAST_TO_COMPILE, LEAST_ROWS, LOG_OF_ZERO, OwnedJit, simplified
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
@@ -28,7 +28,6 @@ from .marginal import class_table
 from .structure import Arrays, Program
 
 EMPTY: Arrays = {}
-FAST_TO_COMPILE = {"xla_backend_optimization_level": 0}  # for functions that run once a fit, for milliseconds
 
 
 class LogLikelihood(abc.ABC):
@@ -344,6 +343,7 @@ def _slopes_by_row(
 
 
 @OwnedJit  # so that solvers, which call it several times, trace it once
+@simplified
 def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
     program, free = density.program, {**by_name(density.program.structure.latents, vector), **density.given}
     names = program.continuous_latents
@@ -389,6 +389,7 @@ def _with_values(program: Program, vector: Float[Array, " D"], given: Arrays) ->
 
 
 @OwnedJit
+@simplified
 def _constrain(program: Program, vector: Float[Array, " D"], given: Arrays) -> dict[str, Array]:
     evaluation, excluded = _at(program, vector, {}, given), program.row_statistics
     deterministics = {n: v for n, v in evaluation.deterministics.items() if n not in excluded}

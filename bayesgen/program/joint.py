@@ -18,6 +18,7 @@ from bayesgen.runtime import (
     LEAST_ROWS,
     TABLE_CELLS,
     OwnedJit,
+    SizedJit,
     in_float64,
     in_threads,
     least_rows,
@@ -25,6 +26,7 @@ from bayesgen.runtime import (
     pad,
     padded_size,
     placed,
+    simplified,
     table_chunks,
 )
 from bayesgen.statistics import Reference, few, first_rows, median_of_draws
@@ -126,7 +128,15 @@ def _class_terms_by_draw(
     program: Program, latents: Arrays, covariates: Arrays
 ) -> tuple[Float[Array, "draws K"], dict[str, dict[str, Float[Array, "draws K ..."]]]]:
     """`_class_terms` at each draw, with the draws first."""
-    return jax.vmap(lambda draw: _class_terms(program, evaluate_classes(program, draw, covariates)))(latents)
+    return jax.vmap(lambda draw: _class_terms_at(program, draw, covariates))(latents)
+
+
+@OwnedJit  # so that it is traced once for the reference and all batches
+@simplified
+def _class_terms_at(
+    program: Program, latents: Arrays, covariates: Arrays
+) -> tuple[Float[Array, " K"], dict[str, dict[str, Float[Array, "K ..."]]]]:
+    return _class_terms(program, evaluate_classes(program, latents, covariates))
 
 
 @record
@@ -285,18 +295,21 @@ def reduce_draws(program: Program, batches: Arrays, rows: Rows, reduction: Reduc
         rows: the data.
         reduction: the reduction.
     """
-    num_draws = next(iter(batches.values())).shape[1]
+    num_batches, num_draws = next(iter(batches.values())).shape[:2]
     with jax.enable_x64(True), placed(_work(program, rows, TABLE_CHUNK_ROWS, num_draws)) as device:
         examples, latent_batches = first_rows(rows.covariates, program.num_classes), program_latents(program, batches)
-        reference, ready, squares = _prepare(
+        num_parameters = sum(np.size(values) for values in latent_batches.values())
+        reference, ready, squares = _prepare.for_size(num_parameters)(
             program, latent_batches, examples, precision=reduction.precision, masked=tuple(rows.observed)
         )
         budget = CACHE_BYTES if device.platform == "cpu" else BUDGET_BYTES
         num_features = ready.natural_parameters.shape[-1]
         numbers_per_row = program.num_cases * max(num_draws, num_features)  # of the tables, and of the features
+        num_cells = max(rows.num_rows, LEAST_ROWS) * num_batches * num_draws * program.num_cases
+        reduce = _reduce.for_size(num_cells)
         chunk = _rows_that_fit(rows, numbers_per_row, budget)
         reduced, sizes = over_chunks(
-            lambda part: _reduce(program, reference, ready, squares, part, reduction=reduction),
+            lambda part: reduce(program, reference, ready, squares, part, reduction=reduction),
             rows,
             rows.num_rows,
             chunk,
@@ -341,7 +354,7 @@ def mostly_in_threads(function: Callable[[slice], Any], parts: Sequence[slice]) 
     return [*first, *in_threads(function, earlier[1:]), *end]
 
 
-@functools.partial(OwnedJit, static_argnames=("precision", "masked"))
+@functools.partial(SizedJit, few=5e5, some=math.inf, static_argnames=("precision", "masked"))
 def _prepare(
     program: Program,
     batches: Arrays,
@@ -357,7 +370,7 @@ def _prepare(
     return reference, ready, jnp.square(jnp.abs(ready.natural_parameters).max((0, 2)).astype(float))
 
 
-@functools.partial(OwnedJit, static_argnames="reduction")
+@functools.partial(SizedJit, few=1e6, some=1.6e7, static_argnames="reduction")  # `averaging` in benchmarks
 def _reduce(
     program: Program,
     reference: ReferenceProcess,

@@ -15,7 +15,7 @@ from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Covariate, Rows
 from bayesgen.records import fill
-from bayesgen.runtime import in_float64
+from bayesgen.runtime import Traced, in_float64
 from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Float, Int, Result, Shaped
 
@@ -440,7 +440,9 @@ def _converted(values: Arrays, table: Mapping[str, list[tuple[str, Transform]]])
             if transform is None:
                 converted[new_name] = np.asarray(value)
             elif new_name not in values:  # deterministic sites need no transforming
-                converted[new_name] = np.asarray(transform(np.asarray(value)))
+                converted[new_name] = np.asarray(
+                    Traced.of(functools.partial(transform), np.asarray(value))(np.asarray(value))
+                )
     return converted
 
 

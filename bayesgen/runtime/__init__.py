@@ -20,11 +20,24 @@ from .chunking import (
     shared_size,
     table_chunks,
 )
-from .compilation import Interpreter, OwnedJit, Traced, Variable, all_sources, compiled, inner_jaxprs, needed_equations
+from .compilation import (
+    FAST_TO_COMPILE,
+    LIGHT_OPTIMISATION,
+    Interpreter,
+    OwnedJit,
+    SizedJit,
+    Traced,
+    Variable,
+    all_sources,
+    compiled,
+    inner_jaxprs,
+    needed_equations,
+)
 from .devices import beyond_memory, check_not_forked, devices_in_use, divided, in_float64, placed, requested, used
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
+from .simplification import simplified
 from .threads import (
     SINGLE_THREADED_BLAS,
     Pool,
@@ -41,8 +54,10 @@ __all__ = [
     "EQUAL",
     "EQUAL_DENSITIES",
     "FAST_CELLS",
+    "FAST_TO_COMPILE",
     "LATENT_CELLS",
     "LEAST_ROWS",
+    "LIGHT_OPTIMISATION",
     "LOG_OF_ZERO",
     "PRACTICALLY_EQUAL",
     "ROUNDING",
@@ -53,6 +68,7 @@ __all__ = [
     "Interpreter",
     "OwnedJit",
     "Pool",
+    "SizedJit",
     "Traced",
     "Variable",
     "all_in_threads",
@@ -87,6 +103,7 @@ __all__ = [
     "public",
     "requested",
     "shared_size",
+    "simplified",
     "table_chunks",
     "used",
 ]

@@ -8,9 +8,10 @@ jaxpr, which is the list of the operations of a traced function, on values of an
 import abc
 import dataclasses
 import functools
+import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 import jax
 import numpy as np
@@ -23,6 +24,14 @@ from .operations import ELEMENTWISE, RULES
 
 Value = TypeVar("Value")
 Variable: TypeAlias = Var | Literal
+
+# JAX 0.9 has two emitters of machine code. The older one compiles in half of the time, and its code is as fast for the
+# small kernels of samplers (`steps` in benchmarks); later versions have no choice. Threads take more time than one.
+_FAST_EMITTER = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 10) else {}
+_QUICK = {"xla_cpu_parallel_codegen_split_count": 1, **_FAST_EMITTER}
+# optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
+LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1, **_QUICK}
+FAST_TO_COMPILE = {"xla_backend_optimization_level": 0, **_QUICK}  # for functions that run once a fit, for milliseconds
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,6 +154,19 @@ class OwnedJit:
         return jitted or self._owned.setdefault(owner, jax.jit(_copy(self._function), **self._options))
 
 
+class SizedJit:
+    """`OwnedJit` at levels of optimisation by how long calls run: what is compiled quickly runs slowly."""
+
+    def __init__(self, function: Callable[..., Any], few: float, some: float, **options: Any) -> None:
+        """The largest sizes of calls that are not optimised, and of those that are lightly; options of `jax.jit`."""
+        levels = (few, FAST_TO_COMPILE), (some, LIGHT_OPTIMISATION), (math.inf, None)
+        self._levels = [(most, OwnedJit(function, compiler_options=level, **options)) for most, level in levels]
+
+    def for_size(self, size: float) -> OwnedJit:
+        """The function for calls of a size, such as the numbers that it makes."""
+        return next(compiled for most, compiled in self._levels if size <= most)
+
+
 def _copy(function: Callable[P, Result]) -> Callable[P, Result]:
     """The function as another object, by which JAX caches compiled code."""
 
@@ -172,7 +194,7 @@ def compiled(method: Callable[P, Result], **options: Any) -> Callable[P, Result]
 # --- jaxprs, operation by operation ---------------------------------------------------------------------------------
 
 
-_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint", "closed_call")
+JITTED = ("jit", "pjit", "closed_call")
 
 
 def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn]:
@@ -192,14 +214,14 @@ def inner_jaxprs(equation: JaxprEqn) -> list[Jaxpr]:
     return [leaf for leaf in closed if isinstance(leaf, Jaxpr)]
 
 
-def called_function(equation: JaxprEqn) -> ClosedJaxpr | None:
-    """The function that an equation calls, if it does nothing else."""
-    inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
-    return inner[0] if equation.primitive.name in _CALLS and len(inner) == 1 else None
-
-
 class Interpreter(abc.ABC, Generic[Value]):
-    """Evaluation of jaxprs on values of one kind: subclasses say what a constant and an operation give."""
+    """Evaluation of jaxprs on values of one kind: subclasses say what a constant and an operation give.
+
+    Attributes:
+        calls: names of the operations that do nothing but call a function, which is evaluated in their place.
+    """
+
+    calls: ClassVar[tuple[str, ...]] = (*JITTED, "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
     @abc.abstractmethod
     def constant(self, value: Any, variable: Variable) -> Value:
@@ -226,7 +248,7 @@ class Interpreter(abc.ABC, Generic[Value]):
             return self.constant(operand.val, operand) if isinstance(operand, Literal) else values[operand]
 
         for equation in needed_equations(jaxpr, results) if equations is None else equations:
-            operands, inner = list(map(value_of, equation.invars)), called_function(equation)
+            operands, inner = list(map(value_of, equation.invars)), self._called_function(equation)
             if equation.primitive.name == "cond" and isinstance(operands[0], np.ndarray):
                 branches, index = equation.params["branches"], int(operands[0])
                 inner, operands = branches[min(max(index, 0), len(branches) - 1)], operands[1:]
@@ -236,6 +258,11 @@ class Interpreter(abc.ABC, Generic[Value]):
                 strict=True,
             )
         return list(map(value_of, results))
+
+    def _called_function(self, equation: JaxprEqn) -> ClosedJaxpr | None:
+        """The function that an equation calls, if it does nothing else."""
+        inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
+        return inner[0] if equation.primitive.name in self.calls and len(inner) == 1 else None
 
 
 @final
@@ -268,6 +295,15 @@ class _Inlining(Interpreter[Any]):
 
 
 def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
+    known = numpy_results(equation, values)
+    if known is not None:
+        return known
+    result = equation.primitive.bind(*values, **equation.params)
+    return result if equation.primitive.multiple_results else [result]
+
+
+def numpy_results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber] | None:
+    """The results of an operation on arrays of NumPy; None where it has no rule."""
     name, parameters = equation.primitive.name, equation.params
     if name in ELEMENTWISE:
         return [ELEMENTWISE[name](*values)]
@@ -275,8 +311,7 @@ def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[Ar
         return [result]
     if name == "split":
         return np.split(values[0], np.cumsum(parameters["sizes"])[:-1], parameters["axis"])
-    result = equation.primitive.bind(*values, **parameters)
-    return result if equation.primitive.multiple_results else [result]
+    return None
 
 
 def _as(value: Any, variable: Variable) -> ArrayOrNumber:

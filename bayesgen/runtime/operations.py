@@ -1,5 +1,6 @@
 """Operations of JAX by NumPy, for functions that are evaluated and not compiled."""
 
+import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 import scipy.special
 
-from bayesgen.typing import ArrayOrNumber
+from bayesgen.typing import ArrayOrNumber, Int
 
 
 def _quotient(numerator: np.ndarray, denominator: np.ndarray) -> ArrayOrNumber:
@@ -70,11 +71,12 @@ def _broadcast(x: np.ndarray, shape: Sequence[int], axes: Sequence[int | np.inte
     return np.broadcast_to(x.reshape([sizes.get(axis, 1) for axis in range(len(shape))]), shape)
 
 
-def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray | None:
-    if any(inside for _, _, inside in edges):
-        return None
-    cut = x[
-        tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(x.shape, edges, strict=True))
+def _pad(x: np.ndarray, filling: np.ndarray, edges: Sequence[tuple[int | np.integer, ...]]) -> np.ndarray:
+    inside = [size + max(size - 1, 0) * between for size, (_, _, between) in zip(x.shape, edges, strict=True)]
+    spread = np.full(inside, filling, x.dtype)
+    spread[tuple(slice(None, None, between + 1) for _, _, between in edges)] = x
+    cut = spread[
+        tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(inside, edges, strict=True))
     ]
     return np.pad(cut, [(max(int(low), 0), max(int(high), 0)) for low, high, _ in edges], constant_values=filling)
 
@@ -110,16 +112,37 @@ def _scattered(
     operand: np.ndarray, indices: np.ndarray, updates: np.ndarray, parameters: Mapping[str, Any]
 ) -> np.ndarray:
     """An array to whose slices at indices updates are added."""
-    numbers, sizes = parameters["dimension_numbers"], np.ones(operand.ndim, int)
+    positions, total = looked_up(operand.shape, indices, parameters, updates.shape), operand.flatten()
+    is_added = positions >= 0
+    np.add.at(total, positions[is_added], updates[is_added].astype(operand.dtype))
+    return total.reshape(operand.shape)
+
+
+def looked_up(
+    shape: tuple[int, ...],
+    indices: np.ndarray,
+    parameters: Mapping[str, Any],
+    updates: Sequence[int] | None = None,
+) -> Int[np.ndarray, "..."]:
+    """The position in the flattened array of each cell that a gather reads, or that is updated; -1 outside.
+
+    Args:
+        shape: of the array.
+        indices: of the slices.
+        parameters: of the operation.
+        updates: the shape of the updates of a scatter.
+    """
+    cells = np.arange(math.prod(shape)).reshape(shape)
+    if updates is None:
+        return _gathered(cells, indices, {**parameters, "fill_value": -1})
+    numbers, sizes = parameters["dimension_numbers"], np.ones(len(shape), int)
     batching = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     dropped, window = (*numbers.inserted_window_dims, *batching), numbers.update_window_dims
-    sizes[[axis for axis in range(operand.ndim) if axis not in dropped]] = [updates.shape[axis] for axis in window]
+    sizes[[axis for axis in range(len(shape)) if axis not in dropped]] = [updates[axis] for axis in window]
     axes = numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, batching
-    is_inside, positions = _positions(operand.shape, indices, sizes, *axes)
-    updates, total = np.moveaxis(updates, window, range(-len(window), 0)), np.array(operand)
+    is_inside, positions = _positions(shape, indices, sizes, *axes)
     is_added = is_inside | (parameters["mode"] == jax.lax.GatherScatterMode.CLIP)
-    np.add.at(total, positions, np.where(is_added, updates, 0).astype(operand.dtype))
-    return total
+    return np.moveaxis(np.where(is_added, cells[positions], -1), range(-len(window), 0), window)
 
 
 def _positions(

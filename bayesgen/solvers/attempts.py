@@ -25,13 +25,13 @@ import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import OwnedJit, Pool, bar, chunks, devices_in_use, divided, num_cores
+from bayesgen.runtime import LIGHT_OPTIMISATION, OwnedJit, Pool, bar, chunks, devices_in_use, divided, num_cores
 from bayesgen.statistics import inverse_lower, split_rhats
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
 
 from .curvature import AffineMap, Whitened, constrained
 from .maximize import CONVERGED_DECREMENT, LAST_DECREMENT, search
-from .quasi_newton import LIGHT_OPTIMISATION, Vector, begin_climb, climbed, evaluator_of, unit_axes
+from .quasi_newton import Vector, begin_climb, climbed, evaluator_of, unit_axes
 from .sampler import (
     STATISTICS,
     Chain,

@@ -11,6 +11,7 @@ programs.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -20,10 +21,10 @@ import numpy as np
 
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import OwnedJit, chunks
+from bayesgen.runtime import SizedJit, chunks
 from bayesgen.typing import Array, Float, Int
 
-from .quasi_newton import LIGHT_OPTIMISATION, MOST_DENSE_AXES, CoordinateAxes, Evaluator, Points, Vector
+from .quasi_newton import MOST_DENSE_AXES, CoordinateAxes, Evaluator, Points, Vector
 
 STEP_IN_RADII = 1e-4  # of a difference, in curvature radii
 DENSE_LIMIT = 1000  # dimensions beyond which one block costs too much, and approximate blocks are used
@@ -315,9 +316,9 @@ class Whitened(LogDensity):
 
 def constrained(density: LogDensity, draws: Float[np.ndarray, "chain draw D"]) -> dict[str, np.ndarray]:
     """The constrained values of draws, by name. Inside float64."""
-    return {name: np.asarray(value) for name, value in _constrained(density, draws).items()}
+    return {name: np.asarray(value) for name, value in _constrained.for_size(np.size(draws))(density, draws).items()}
 
 
-@functools.partial(OwnedJit, compiler_options=LIGHT_OPTIMISATION)
+@functools.partial(SizedJit, few=5e5, some=math.inf)
 def _constrained(density: LogDensity, draws: Float[Array, "chain draw D"]) -> Mapping[str, Array]:
     return jax.vmap(jax.vmap(density.constrain))(draws)

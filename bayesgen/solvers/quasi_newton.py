@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import ROUNDING, OwnedJit
+from bayesgen.runtime import FAST_TO_COMPILE, LIGHT_OPTIMISATION, ROUNDING, OwnedJit
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Bool, Float, Int
 
@@ -147,10 +147,8 @@ def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient:
 
 
 POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
+MOST_FEW_ROWS = 1e5  # multiplications of one evaluation that loops over rows, up to which climbs are short
 MOST_DENSE_AXES = 64  # dimensions up to which axes of coordinates are a matrix
-# optimising takes half of the time of compiling; without it, loops over rows run slower, small kernels do not
-LIGHT_OPTIMISATION = {"xla_backend_optimization_level": 1}
-LEAST_OPTIMISATION = {"xla_backend_optimization_level": 0}
 
 Vector: TypeAlias = Float[np.ndarray, " D"]
 Points: TypeAlias = Float[np.ndarray, "points D"]
@@ -220,13 +218,13 @@ def _climbed(
 
 
 _compiled = OwnedJit(_climbed, compiler_options=LIGHT_OPTIMISATION)
-_compiled_for_few = OwnedJit(_climbed, compiler_options=LEAST_OPTIMISATION)
+_compiled_for_few = OwnedJit(_climbed, compiler_options=FAST_TO_COMPILE)
 _compiled_for_rows = OwnedJit(_climbed)
 
 
 def _compiled_for(density: LogDensity) -> OwnedJit:
-    """The compiled function for a density: of few coordinates, compiling takes longer than climbing."""
-    if density.loops_over_rows:
+    """The compiled function for a density: of few coordinates and rows, compiling takes longer than climbing."""
+    if density.loops_over_rows and density.cost > MOST_FEW_ROWS:
         return _compiled_for_rows
     return _compiled_for_few if density.dimension <= MOST_DENSE_AXES else _compiled
 

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.log_density import LogDensity
-from bayesgen.runtime import TABLE_CELLS, OwnedJit, Pool, devices_in_use, num_cores
+from bayesgen.runtime import LIGHT_OPTIMISATION, TABLE_CELLS, OwnedJit, Pool, devices_in_use, num_cores
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
 from .curvature import AffineMap, Whitened
-from .quasi_newton import LIGHT_OPTIMISATION
-from .trajectory import GRADIENT, POSITION, TREE, Checkpoints, Step, Trajectory, begin, extend
+from .trajectory import GRADIENT, POSITION, TREE, Step, Trajectory, begin, extend, no_checkpoints
 
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
 
@@ -71,11 +70,8 @@ def start(
         potentials=np.stack([infinite, infinite], axis=1),
         log_weights=np.zeros((size, 2)),
         momentum_sums=np.stack([momenta, zeros], axis=1),
-        checkpoints=Checkpoints.zeros(np.zeros((size, dimension))),
-        side=directions & 1,
-        directions=directions >> 1,
-        depth=zero,
-        leaf=zero,
+        checkpoints=no_checkpoints(zeros),
+        directions=directions,
         energy=infinite,
         accept_sum=np.zeros(size),
         num_steps=zero,
@@ -333,7 +329,7 @@ def _advanced(
     of the time of a step in few dimensions. A chain with its wanted draws does not change.
     """
     momenta, directions, log_uniforms = numbers
-    *shape, most, _ = momenta.shape
+    *shape, most, dimension = momenta.shape
     num_wanted, adapt = jnp.minimum(num_wanted, most - 1), jnp.broadcast_to(adapt, shape)
 
     def over_chains(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -345,7 +341,7 @@ def _advanced(
     finished = over_chains(functools.partial(_finished, target))
 
     def body(state: Any) -> Any:
-        index, chains, draws, stats = state
+        index, chains, rows = state
         moves = chains.num_draws < num_wanted
 
         def step(state: Any) -> Any:
@@ -362,15 +358,15 @@ def _advanced(
         index, built, last = jax.lax.while_loop(goes_on, step, (index, chains.trajectory, none))
         at = chains.num_draws  # overwritten until the draw is done
         chains, row = finished(chains._replace(trajectory=built), last, adapt, momenta, directions)
-        return index, chains, write(draws, row[0], at), write(stats, row[1], at)
+        return index, chains, write(rows, row, at)
 
     def unfinished(state: Any) -> Any:
         return (state[0] < most_steps) & (state[1].num_draws < num_wanted).any()
 
     chains = chains._replace(num_draws=jnp.zeros_like(chains.num_draws))
-    draws, stats = jnp.zeros(momenta.shape), jnp.zeros((*shape, most, len(STATISTICS)))
-    _, chains, draws, stats = jax.lax.while_loop(unfinished, body, (0, chains, draws, stats))
-    return chains, draws, stats
+    rows = jnp.zeros((*shape, most, dimension + len(STATISTICS)))
+    _, chains, rows = jax.lax.while_loop(unfinished, body, (0, chains, rows))
+    return chains, rows[..., :dimension], rows[..., dimension:]
 
 
 advance_sets = OwnedJit(_advance_sets, compiler_options=LIGHT_OPTIMISATION)
@@ -389,14 +385,14 @@ def _finished(
     adapt: Bool[Array, ""],
     momenta: Float[Array, "draws D"],
     directions: Int[Array, " draws"],
-) -> tuple[Chain, tuple[Float[Array, " D"], Float[Array, " statistics"]]]:
-    """The chain after a step, at the start of its next trajectory if that completed a draw, and (draw, statistics)."""
+) -> tuple[Chain, Float[Array, " D+statistics"]]:
+    """The chain after a step, at the start of its next trajectory if that completed a draw; the draw and statistics."""
     built = chain.trajectory
     draw, gradient = built.proposals[TREE]
     potential = built.potentials[TREE]
     accept = built.accept_sum / built.num_steps
     stats = (built.num_steps, accept, step.diverging, built.energy, potential, chain.step_size)
-    row = draw, jnp.stack([jnp.asarray(statistic, draw.dtype) for statistic in stats])
+    row = jnp.concatenate([draw, jnp.stack([jnp.asarray(statistic, draw.dtype) for statistic in stats])])
 
     after = chain.num_draws
     fresh = begin(draw, potential, gradient, momenta[after], directions[after], built.checkpoints)

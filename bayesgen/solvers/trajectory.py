@@ -25,27 +25,6 @@ ChainCount: TypeAlias = Int[Array, "*chains"]
 Potential: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 
-class Checkpoints(NamedTuple):
-    """The first leaf of each open subtree of a growing subtree. A last row takes what is not saved.
-
-    Attributes:
-        momenta: there.
-        sums: of the momenta of the growing subtree up to there, half of the leaf's own among them.
-        products: of the two.
-    """
-
-    momenta: Float[Array, "*chains depth D"]
-    sums: Float[Array, "*chains depth D"]
-    products: Float[Array, "*chains depth"]
-
-    @classmethod
-    def zeros(cls, like: ChainVector) -> "Checkpoints":
-        """Those of chains of which no subtree is open, as NumPy arrays."""
-        *chains, dimension = like.shape
-        vectors = np.zeros((*chains, MAX_DEPTH + 1, dimension), like.dtype)
-        return cls(vectors, vectors, vectors[..., 0])
-
-
 class Trajectory(NamedTuple):
     """A trajectory of one chain, in coordinates of D dimensions with unit masses.
 
@@ -55,11 +34,10 @@ class Trajectory(NamedTuple):
         potentials: the potential there.
         log_weights: logs of the sums of exp(-energy change) over the leaves of each.
         momentum_sums: sums of the momenta of the leaves of each.
-        checkpoints: of the growing subtree.
-        side: 0 or 1, the end at which the subtree grows.
-        directions: the next sides, as bits.
-        depth: number of doublings of the tree.
-        leaf: number of leaves of the subtree.
+        checkpoints: the first leaf of each open subtree of the growing subtree, a row for each: its momentum; the sum
+            of the momenta of the growing subtree up to there, half of the leaf's own among them; and the product of the
+            two. A last row takes what is not saved.
+        directions: the side at which the tree grows in each doubling, as bits.
         energy: at the start of the trajectory.
         accept_sum: sum of the acceptance probabilities of all steps.
         num_steps: number of leapfrog steps.
@@ -70,14 +48,26 @@ class Trajectory(NamedTuple):
     potentials: Float[Array, "*chains 2"]
     log_weights: Float[Array, "*chains 2"]
     momentum_sums: Float[Array, "*chains 2 D"]
-    checkpoints: Checkpoints
-    side: ChainCount
+    checkpoints: Float[Array, "*chains depth 2*D+1"]
     directions: ChainCount
-    depth: ChainCount
-    leaf: ChainCount
     energy: ChainScalar
     accept_sum: ChainScalar
     num_steps: ChainCount
+
+    @property
+    def depth(self) -> ChainCount:
+        """Number of doublings of the tree, which has this power of two of leaves."""
+        return 31 - jax.lax.clz(self.num_steps + 1)
+
+    @property
+    def leaf(self) -> ChainCount:
+        """Number of leaves of the subtree."""
+        return self.num_steps + 1 - (1 << self.depth)
+
+    @property
+    def side(self) -> ChainCount:
+        """0 or 1, the end at which the subtree grows."""
+        return (self.directions >> self.depth) & 1
 
 
 class Step(NamedTuple):
@@ -87,16 +77,21 @@ class Step(NamedTuple):
     diverging: ChainFlag
 
 
+def no_checkpoints(like: ChainVector) -> Float[np.ndarray, "*chains depth 2*D+1"]:
+    """Those of chains of which no subtree is open."""
+    *chains, dimension = like.shape
+    return np.zeros((*chains, MAX_DEPTH + 1, 2 * dimension + 1), like.dtype)
+
+
 def begin(
     position: ChainVector,
     potential: ChainScalar,
     gradient: ChainVector,
     momentum: ChainVector,
     directions: ChainCount,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: Float[Array, "*chains depth 2*D+1"] | None = None,
 ) -> Trajectory:
     """A trajectory of one point. The arrays of checkpoints of the last one may be reused."""
-    zero = jnp.zeros((), jnp.int32)
     end = jnp.stack([position, momentum, gradient])
     proposal = jnp.stack([position, gradient])
     return Trajectory(
@@ -105,14 +100,11 @@ def begin(
         potentials=jnp.stack([potential, potential]),
         log_weights=jnp.zeros(2, position.dtype),
         momentum_sums=jnp.stack([momentum, jnp.zeros_like(momentum)]),
-        checkpoints=Checkpoints.zeros(position) if checkpoints is None else checkpoints,
-        side=directions & 1,
-        directions=directions >> 1,
-        depth=zero,
-        leaf=zero,
+        checkpoints=no_checkpoints(position) if checkpoints is None else checkpoints,
+        directions=directions,
         energy=potential + 0.5 * (momentum**2).sum(),
         accept_sum=jnp.zeros((), position.dtype),
-        num_steps=zero,
+        num_steps=jnp.zeros((), jnp.int32),
     )
 
 
@@ -141,12 +133,12 @@ def extend(
     Source: Betancourt (2017), A conceptual introduction to Hamiltonian Monte Carlo, appendix A; iterative
     form of Phan, Pradhan and Jankowiak (2019), algorithm 2.
     """
-    t = trajectory
+    t, leaf = trajectory, trajectory.leaf
     new, potential = _leapfrog(value_and_gradient, t, step_size)
     momentum = new[MOMENTUM]
     change = potential + 0.5 * (momentum**2).sum() - t.energy
     change = jnp.where(jnp.isnan(change), jnp.inf, change)
-    total = momentum + jnp.where(t.leaf == 0, 0.0, t.momentum_sums[SUBTREE])
+    total = momentum + jnp.where(leaf == 0, 0.0, t.momentum_sums[SUBTREE])
     checkpoints, turning = _check_subtrees(t, momentum, total)
     ends = jnp.where((jnp.arange(2) == t.side)[:, None, None], new, t.ends)
     tree_sum = t.momentum_sums[TREE] + total
@@ -154,14 +146,13 @@ def extend(
 
     diverging = change > 1000.0  # as in NumPyro and Stan
     failed = turning | diverging
-    complete = failed | (t.leaf + 1 == 1 << t.depth)
+    complete = failed | (leaf + 1 == 1 << t.depth)
     merged = complete & ~failed
-    depth = t.depth + merged
-    done = complete & (failed | tree_turning | (depth == MAX_DEPTH))
-    log_weight = jnp.where(t.leaf == 0, -change, jnp.logaddexp(t.log_weights[SUBTREE], -change))
-    take = (t.leaf == 0) | (log_uniforms[0] < -change - log_weight)
+    done = complete & (failed | tree_turning | (t.depth + 1 == MAX_DEPTH))
+    log_weight = jnp.where(leaf == 0, -change, jnp.logaddexp(t.log_weights[SUBTREE], -change))
+    take = (leaf == 0) | (log_uniforms[0] < -change - log_weight)
     pick = merged & (log_uniforms[1] < log_weight - t.log_weights[TREE])
-    take, pick, merged, complete, done = _settled(take, pick, merged, complete, done)
+    take, pick, merged, done = _settled(take, pick, merged, done)
 
     point = jnp.stack([new[POSITION], new[GRADIENT]])
     proposals, potentials = _choose(t, take, pick, point, potential)
@@ -173,10 +164,7 @@ def extend(
         log_weights=jnp.stack([tree_weight, log_weight]),
         momentum_sums=jnp.stack([jnp.where(merged, tree_sum, t.momentum_sums[TREE]), total]),
         checkpoints=checkpoints,
-        side=jnp.where(complete, t.directions & 1, t.side),
-        directions=jnp.where(complete, t.directions >> 1, t.directions),
-        depth=depth,
-        leaf=jnp.where(complete, 0, t.leaf + 1),
+        directions=t.directions,
         energy=t.energy,
         accept_sum=t.accept_sum + jnp.exp(jnp.minimum(0.0, -change)),
         num_steps=t.num_steps + 1,
@@ -206,7 +194,9 @@ def _leapfrog(
     return jnp.stack([position, momentum - 0.5 * step * slope, slope]), potential
 
 
-def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainVector) -> tuple[Checkpoints, ChainFlag]:
+def _check_subtrees(
+    trajectory: Trajectory, momentum: ChainVector, total: ChainVector
+) -> tuple[Float[Array, "*chains depth 2*D+1"], ChainFlag]:
     """Save the first leaf of subtrees; the checkpoints, and whether a subtree that ends at this leaf turns.
 
     A leaf of even number n starts subtrees, and is saved in row popcount(n / 2) of the checkpoints. A leaf of odd
@@ -219,10 +209,10 @@ def _check_subtrees(trajectory: Trajectory, momentum: ChainVector, total: ChainV
     reached = total - 0.5 * momentum
     product = momentum @ reached
     place = jnp.where(leaf % 2 == 0, top, MAX_DEPTH)
-    saved = zip(trajectory.checkpoints, (momentum, reached, product), strict=True)
-    checkpoints = Checkpoints(*(jnp.asarray(rows).at[place].set(row) for rows, row in saved))
-    by_first = checkpoints.momenta @ reached - checkpoints.products
-    by_last = product - checkpoints.sums @ momentum
+    row = jnp.concatenate([momentum, reached, product[None]])
+    checkpoints = jnp.asarray(trajectory.checkpoints).at[place].set(row)
+    by_first = checkpoints[:, : len(momentum)] @ reached - checkpoints[:, -1]
+    by_last = product - checkpoints[:, len(momentum) : -1] @ momentum
     rows = jnp.arange(MAX_DEPTH + 1)
     turning = ((by_first <= 0) | (by_last <= 0)) & (rows <= top) & (rows > top - ending)
     return checkpoints, jnp.any(turning)

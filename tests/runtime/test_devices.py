@@ -105,8 +105,8 @@ TWO_DEVICES = """
         call.lower = function.lower
         return call
 
-    sampler.advance, joint._reduce, joint.log_joint = map(
-        watched, (sampler.advance, joint._reduce, joint.log_joint))
+    joint._reduce._levels = [(most, watched(compiled)) for most, compiled in joint._reduce._levels]
+    sampler.advance, joint.log_joint = map(watched, (sampler.advance, joint.log_joint))
     from bayesgen.solvers import quasi_newton
     quasi_newton._compiled_for_few = watched(quasi_newton._compiled_for_few)
     compiled = []
