@@ -376,7 +376,7 @@ def _worlds(
 ) -> tuple[dict[str, Array], Bool[Array, ""]]:
     """The values of all sites of programs run with different keys and latents, (worlds, ...), and if all are valid."""
     drawn, is_valid = jax.vmap(lambda key, values: _world(program, n, key, values, covariates.values))(keys, latents)
-    return drawn, is_valid.all()
+    return drawn, jnp.asarray(is_valid).all()
 
 
 def _rows_of_worlds(

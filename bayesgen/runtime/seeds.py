@@ -1,6 +1,6 @@
 """Seeds: an integer or a JAX key, always explicit."""
 
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,12 @@ def as_key(seed: Seed) -> PRNGKeyArray:
     if _is_key(seed):
         return jnp.asarray(seed) if isinstance(seed, np.ndarray) else seed
     with jax.enable_x64(True):  # else all but the lowest 32 bits would be dropped
-        if jax.config.jax_default_prng_impl != "threefry2x32":
+        config: Any = jax.config
+        if config.jax_default_prng_impl != "threefry2x32":
             return jax.random.key(int(seed))
         words = np.array([int(seed) >> 32 & 0xFFFFFFFF, int(seed) & 0xFFFFFFFF], np.uint32)
-        return jax.random.wrap_key_data(words, impl="threefry2x32")  # the same key, for which nothing is compiled
+        # the same key, for which nothing is compiled
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 def check_seed(seed: object) -> None:
