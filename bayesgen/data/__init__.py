@@ -50,7 +50,7 @@ from .tables import (
     read_tables,
     warn_of_unknown,
 )
-from .views import Table, collected, successive_rows
+from .views import Table, collected, sharing_cells, successive_rows
 
 __all__ = [
     "BINARY",
@@ -132,6 +132,7 @@ __all__ = [
     "response_of_rows",
     "response_values",
     "sequence_lengths",
+    "sharing_cells",
     "step_codes",
     "steps_of",
     "successive_rows",

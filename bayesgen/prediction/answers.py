@@ -84,7 +84,7 @@ class ClassPrediction(Described):
     @property
     def probabilities(self) -> Float[np.ndarray, "n K"]:
         """Class probabilities; rows sum to 1."""
-        return np.exp(self.log_probabilities)
+        return _exp(self.log_probabilities)
 
     @property
     def labels(self) -> Shaped[np.ndarray, " n"]:
@@ -202,16 +202,25 @@ def _at_most(values: Float[np.ndarray, "..."] | None, meaning: str) -> str | Non
     return "; ".join(known + unknown) or None
 
 
+def _exp(logs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Exponentials, 0 for logs below -746, which NumPy computes one by one, twenty times as slowly."""
+    if logs.min(initial=0.0) > -746.0:
+        return np.exp(logs)
+    underflows = logs < -746.0
+    return np.where(underflows, 0.0, np.exp(np.where(underflows, 0.0, logs)))
+
+
 def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n K"], Float[np.ndarray, " n"]]:
     """Turn a table of log-joints into log probabilities and log marginals; a row of -inf becomes NaN."""
     log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
 
     def fill(rows: slice) -> None:
-        top = log_joint[rows].max(axis=1)
+        table = log_joint[rows].T.copy()  # with many rows along the last axis: of few classes, three times as fast
+        top = table.max(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            shifted = log_joint[rows] - np.where(np.isneginf(top), 0.0, top)[:, None]
-            log_total = np.log(np.exp(shifted).sum(1))
-            log_probabilities[rows], log_marginal[rows] = shifted - log_total[:, None], top + log_total
+            table -= np.where(np.isneginf(top), 0.0, top)
+            log_total = np.log(_exp(table).sum(0))
+            log_probabilities[rows], log_marginal[rows] = (table - log_total).T, top + log_total
 
     all_in_threads(fill, chunks(len(log_joint)))
     return log_probabilities, log_marginal

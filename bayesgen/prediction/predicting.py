@@ -198,8 +198,8 @@ def in_chunks(
 
 def _warn_of_impossible_rows(fit: Fit, rule: Rule, table: Table, prediction: ClassPrediction) -> None:
     """Warn of rows that are impossible under every class: with the rule's remedy, unless no process can make them."""
-    impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)
-    if len(impossible):
+    if np.isnan(prediction.log_probabilities.max(initial=0.0)):  # in one pass, because there are few such rows
+        impossible = np.flatnonzero(named_classes(prediction.log_probabilities) < 0)
         rows = fit.rows_of(table.rows(impossible))
         statistics = fit.concrete.statistics(fit.schema).items()
         reasons = [likelihood.why_impossible(site, rows, impossible) for site, likelihood in statistics]

@@ -147,6 +147,11 @@ def _libraries() -> ThreadpoolController:
 SINGLE_THREADED_BLAS = _Shared(lambda: _libraries().limit(limits=1, user_api="blas"))
 
 
+@functools.cache  # the version is read from a file
+def _pandas_changes_filters() -> bool:
+    return int(importlib.metadata.version("pandas").partition(".")[0]) < 3
+
+
 def _warnings_kept() -> AbstractContextManager[object]:
     """A context that restores the filters of warnings, and where warnings are shown.
 
@@ -154,8 +159,7 @@ def _warnings_kept() -> AbstractContextManager[object]:
     once restore the wrong ones. Later versions do not, and need no `catch_warnings`, after which warnings that were
     shown once are shown again.
     """
-    changes_them = int(importlib.metadata.version("pandas").partition(".")[0]) < 3
-    return warnings.catch_warnings() if changes_them else contextlib.nullcontext()
+    return warnings.catch_warnings() if _pandas_changes_filters() else contextlib.nullcontext()
 
 
 _WARNINGS_AS_BEFORE = _Shared(_warnings_kept)

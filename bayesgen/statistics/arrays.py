@@ -13,11 +13,12 @@ import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import whole_numbers
+from bayesgen.data import sharing_cells, whole_numbers
 from bayesgen.errors import DataError
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Result, Shaped
 
 Sparse: TypeAlias = scipy.sparse.sparray | scipy.sparse.spmatrix
+SparseRows: TypeAlias = scipy.sparse.csr_array | scipy.sparse.csr_matrix
 Cells: TypeAlias = Shaped[Array, "n ..."] | Sparse
 
 LOG_2PI = math.log(2 * math.pi)
@@ -121,9 +122,9 @@ def log_linear(values: Cells, log_weights: Float[Array, "K m"]) -> Float[Array, 
     A positive value against a weight of -inf (an event of probability zero) gives -inf, exactly.
     """
     xp = namespace(log_weights, values)
-    impossible = xp.isneginf(log_weights)
-    if xp is np and not impossible.any():
+    if xp is np and log_weights.min(initial=0.0) > -np.inf:
         return np.asarray(values @ log_weights.T)
+    impossible = xp.isneginf(log_weights)
     if xp is np:
         infinite = 1e200  # as which it shows through products with values down to 1e-50
         table = np.asarray(values @ np.where(impossible, -infinite, log_weights).T)
@@ -149,6 +150,19 @@ def log_factorial(values: Real[Array, "..."]) -> Float[Array, "..."]:
     if codes is None:
         return special(namespace(values)).gammaln(values + 1.0)
     return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
+
+
+def sum_log_factorials(values: SparseRows) -> Float[np.ndarray, " n"]:
+    """Sums of log(x!) over the cells of sparse rows.
+
+    By one product, where counts are whole and repeat: x log(x!) / x, with x as the column of a look-up table.
+    """
+    counts = whole_numbers(values.data)
+    if counts is None or counts.max(initial=0) >= len(counts):
+        return segment_sums(log_factorial(values.data), values.indptr)
+    levels = np.arange(counts.max(initial=0) + 1.0)
+    log_factorial_per_count = scipy.special.gammaln(levels + 1.0) / np.maximum(levels, 1.0)
+    return sharing_cells(values.data, counts, values.indptr, len(levels)) @ log_factorial_per_count
 
 
 def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] | float) -> Any:

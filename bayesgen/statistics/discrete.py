@@ -11,16 +11,26 @@ from bayesgen.records import record
 from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
-from .arrays import Cells, Sparse, filled, flatten_rows, log_factorial, log_linear, log_rising, namespace, safe_product
+from .arrays import (
+    Cells,
+    Sparse,
+    SparseRows,
+    filled,
+    flatten_rows,
+    log_factorial,
+    log_linear,
+    log_rising,
+    namespace,
+    safe_product,
+)
 from .base import CellSums, Likelihood, Parameters, RowDensity, Weight
 from .summaries import Sample, Sums, class_sums, class_weights, trailing
 
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
-
-SparseRows: TypeAlias = scipy.sparse.csr_array | scipy.sparse.csr_matrix
 # `_multinomial_probabilities` in benchmarks/closed_form
 MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags, 32 MB of indices
-MOST_LOGARITHMS = 16  # of a sum in place of a difference of log-gammas
+MOST_FACTORS = 16  # of a product in place of a difference of log-gammas
+LARGEST_FACTOR = 1e18  # so many of which have a product in floating point
 
 
 def sum_log_rising_of_cells(
@@ -31,37 +41,48 @@ def sum_log_rising_of_cells(
     Where the events of a row have an order, it is without the factorials: `by_factorials` is False.
 
     Pairs (count, column) are far fewer than cells. The term of each pair is computed once, and the sums are one
-    product: a sparse matrix of ones, with a column for each pair, times the table of the terms.
+    product: a sparse matrix of ones, with a column for each pair, times the table of the terms. Most cells are ones,
+    which are terms by their columns.
     """
-    pairs, irregular, term_index = _distinct_pairs(values)
-    counts, columns = np.divmod(pairs, values.shape[1])
-    irregular_counts, irregular_columns = values.data[irregular], values.indices[irregular]
-    pair_terms = _log_rising_by_sums(starts.T[columns], counts)
-    irregular_terms = log_rising(starts.T[irregular_columns], irregular_counts[:, None])
+    num_columns, num_cells = values.shape[1], len(values.data)
+    columns: slice | np.ndarray = slice(num_columns)
+    term_index = values.indices.copy()
+    if num_cells < num_columns:
+        columns, term_index = np.unique(values.indices, return_inverse=True)
+    first_starts = starts.T[columns]
+    repeated = np.flatnonzero(values.data != 1)
+    counts, indices = values.data[repeated], values.indices[repeated]
+    pairs, irregular, pair_index = _distinct_pairs(counts, indices, num_columns)
+    term_index[repeated] = len(first_starts) + pair_index
+    irregular_counts, irregular_starts = counts[irregular], starts.T[indices[irregular]]
+    counts, indices = np.divmod(pairs, num_columns)
+    terms = np.empty((len(first_starts) + len(pairs) + len(irregular), len(starts)))
+    single_terms, pair_terms, irregular_terms = np.split(terms, [len(first_starts), len(first_starts) + len(pairs)])
+    np.log(first_starts, out=single_terms)
+    pair_terms[:] = _log_rising_by_products(starts.T[indices], counts)
+    irregular_terms[:] = log_rising(irregular_starts, irregular_counts[:, None])
     if by_factorials:
-        pair_terms = pair_terms - log_factorial(counts)[:, None]
-        irregular_terms = irregular_terms - log_factorial(irregular_counts)[:, None]
-    terms = np.concatenate([pair_terms, irregular_terms])
-    ones = np.ones(len(term_index))
+        pair_terms -= log_factorial(counts)[:, None]
+        irregular_terms -= log_factorial(irregular_counts)[:, None]
+    ones = np.ones(num_cells)
     return scipy.sparse.csr_array((ones, term_index, values.indptr), shape=(values.shape[0], len(terms))) @ terms
 
 
 def _distinct_pairs(
-    values: SparseRows,
+    counts: Real[np.ndarray, " cells"], columns: Int[np.ndarray, " cells"], num_columns: int
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " irregular"], Int[np.ndarray, " cells"]]:
     """Pairs that occur, as ascending numbers count * V + column; irregular cells; and the index of each cell's term.
 
     Cells whose counts are whole and below MOST_KEYS / V share a term with their equals. Each irregular cell has a term
     of its own, behind those of the pairs.
     """
-    num_columns = values.shape[1]
     with np.errstate(invalid="ignore"):
-        keys = values.data.astype(np.int32)  # differs from counts that are not whole
+        keys = counts.astype(np.int32)  # differs from counts that are not whole
     largest = min(keys.max(initial=0), max(MOST_KEYS // num_columns, 1) - 1)
-    irregular = np.flatnonzero((keys != values.data) | (keys < 0) | (keys > largest))
+    irregular = np.flatnonzero((keys != counts) | (keys < 0) | (keys > largest))
     keys[irregular] = 0
     keys *= num_columns
-    keys += values.indices
+    keys += columns
     occurs = np.zeros((largest + 1) * num_columns, bool)
     occurs[keys] = True
     pairs = np.flatnonzero(occurs)
@@ -72,15 +93,16 @@ def _distinct_pairs(
     return pairs, irregular, term_index
 
 
-def _log_rising_by_sums(
+def _log_rising_by_products(
     starts: Float[np.ndarray, "pairs K"], counts: Int[np.ndarray, " pairs"]
 ) -> Float[np.ndarray, "pairs K"]:
-    """`log_rising` for ascending whole counts: for low ones, the sum of log(start + r) over r < count."""
-    total = np.zeros(starts.shape)
-    short = np.searchsorted(counts, MOST_LOGARITHMS, side="right")
+    """`log_rising` for ascending whole counts: for low ones, the log of the product of start + r over r < count."""
+    total = np.ones(starts.shape)
+    short = np.searchsorted(counts, MOST_FACTORS, side="right") if starts.max(initial=0) < LARGEST_FACTOR else 0
     for step in range(counts[short - 1] if short else 0):
         longer = slice(np.searchsorted(counts, step, side="right"), short)
-        total[longer] += np.log(starts[longer] + step)
+        total[longer] *= starts[longer] + step
+    np.log(total[:short], out=total[:short])
     total[short:] = log_rising(starts[short:], counts[short:, None])
     return total
 

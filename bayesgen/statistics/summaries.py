@@ -14,6 +14,7 @@ from typing import Self, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 
 from bayesgen.errors import DataError
 from bayesgen.records import record
@@ -116,6 +117,9 @@ def class_sums(
         cells = values if observed is None else jnp.where(observed, values, 0)
         row_weights = class_weights(jnp.asarray(classes), num_classes, weights)
         return jnp.matmul(row_weights.T, cells.astype(float), precision=jax.lax.Precision.HIGHEST)
+    if observed is None and classes.ndim == 1 and values.shape[1] == 1:
+        cells = values[:, 0] if weights is None else values[:, 0] * weights
+        return np.bincount(classes, cells, num_classes)[:, None]
     total = np.zeros((num_classes, values.shape[1]))
     for part in chunks(len(values)):
         cells = values[part].astype(np.float64, copy=False)
@@ -132,10 +136,12 @@ def _sparse_sums(
     """Sums of a csr matrix by class; where classes are codes, sums of its entries by (class, column)."""
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
-    num_columns, lengths = values.shape[1], np.diff(values.indptr)
-    cells = np.repeat(classes * num_columns, lengths) + values.indices
-    data = values.data if weights is None else values.data * np.repeat(weights, lengths)
-    return np.bincount(cells, data, num_classes * num_columns).reshape(num_classes, num_columns)
+    lengths = np.diff(values.indptr)
+    codes = np.repeat(classes.astype(values.indices.dtype), lengths)
+    data = values.data.astype(np.float64, copy=False)
+    data = data if weights is None else data * np.repeat(weights, lengths)
+    by_class = scipy.sparse.coo_array((data, (codes, values.indices)), shape=(num_classes, values.shape[1]))
+    return by_class.toarray()
 
 
 AnySummary = TypeVar("AnySummary", bound="Summary")

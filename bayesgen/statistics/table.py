@@ -23,9 +23,10 @@ from .arrays import (
     namespace,
     precise,
     refuse_missing,
+    row_sums,
     safe_product,
-    segment_sums,
     special,
+    sum_log_factorials,
 )
 from .base import CellSums, Likelihood, Parameters, RowDensity, register
 from .discrete import BernoulliLikelihood, CategoricalLikelihood
@@ -106,6 +107,8 @@ class ExponentialFamily(Likelihood):
     def density(self, parameters: Parameters) -> "ExponentialFamilyDensity":
         """Natural parameters and log-partitions. Not where `has_row_parameters`."""
         natural = tuple(eta.reshape(len(eta), -1) for eta in self.natural(parameters))
+        if namespace(*natural) is np:
+            natural = tuple(map(np.asfortranarray, natural))  # as products with sparse rows take them
         partition = self.log_partition(parameters)
         return ExponentialFamilyDensity(natural, partition.reshape(len(partition), -1), self)
 
@@ -181,11 +184,7 @@ def _log_multinomial(values: Cells, row_parameters: Parameters | None) -> Float[
     """log(n! / prod_v x_v!), of dense or sparse counts."""
     if not hasattr(values, "tocsr"):
         return log_factorial(values.sum(-1)) - log_factorial(values).sum(-1)
-    values = values.tocsr()
-    repeated = np.flatnonzero(values.data != 1)  # log(1!) = 0, and most words of a document come once
-    counts, ends = values.data[repeated], np.searchsorted(repeated, values.indptr)
-    totals = np.diff(values.indptr) + segment_sums(counts - 1.0, ends)
-    return log_factorial(totals) - segment_sums(log_factorial(counts), ends)
+    return log_factorial(row_sums(values)) - sum_log_factorials(values.tocsr())
 
 
 def _gammaln(values: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -50,7 +50,7 @@ def with_long_indices():
 
 CASES = {
     "small counts": random_counts,
-    "counts about the longest sum of logarithms": lambda: random_counts(largest=2 * discrete.MOST_LOGARITHMS),
+    "counts about the longest product": lambda: random_counts(largest=2 * discrete.MOST_FACTORS),
     "huge counts": lambda: with_cells((1, 2, 1e6), (2, 2, 1e6), (3, 3, 5e9), (5, 6, 2**31)),
     "counts that are not whole": lambda: with_cells((1, 2, 0.5), (2, 2, 2.5), (3, 0, 1e-3)),
     "stored zeros": with_stored_zeros,
