@@ -42,6 +42,7 @@ from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
 from .special import sample_log_gamma as sample_log_gamma
 from .student_t import MultivariateStudentTDensity as MultivariateStudentTDensity
+from .student_t import joint_student_t as joint_student_t
 
 __all__ = [
     "BetaBernoulli",

@@ -424,9 +424,13 @@ def _encoded(
     if len(columns) == 1:
         return response, None if is_observed.all() else is_observed
     values, mask = schema.encode_cells(table, columns[:-1])
-    if mask is None and not is_observed.all():
-        mask = np.ones(values.shape, bool)
-    return np.concatenate([values, response], 1), None if mask is None else np.concatenate([mask, is_observed], 1)
+    values = np.concatenate([values, response], 1)
+    if mask is None and is_observed.all():
+        return values, None
+    if mask is None and not is_observed.any():  # new rows share one mask, which takes no memory
+        return values, np.broadcast_to(np.arange(len(columns)) < len(columns) - 1, values.shape)
+    mask = np.ones((len(values), len(columns) - 1), bool) if mask is None else mask
+    return values, np.concatenate([mask, is_observed], 1)
 
 
 def refuse_classes(model: Model, y: Values | None, declared: Schema) -> None:

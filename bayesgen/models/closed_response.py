@@ -10,11 +10,11 @@ import numpy as np
 from bayesgen.data import COUNT, REAL, ResponseColumn, Rows, Schema, Table, refuse_classes_of_response
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
-from bayesgen.families import Family, MultivariateStudentTDensity
+from bayesgen.families import Family, MultivariateStudentTDensity, joint_student_t
 from bayesgen.labels import NumberLabel
 from bayesgen.predictives import NormalPredictive, StudentTPredictive
-from bayesgen.program import ClosedResponse, Recipe, Response
-from bayesgen.statistics import LastGivenRest, last_given_rest
+from bayesgen.program import ClosedAnswer, ClosedResponse, Recipe, Response
+from bayesgen.statistics import LOG_2PI, LastGivenRest, last_given_rest
 from bayesgen.typing import Float
 
 RESPONSE = "y"  # site, and block, of a response of its own
@@ -93,16 +93,18 @@ class JointNormalResponse(ClosedResponse):
 
     response: Response
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
-        """Normal: the regression of y on x."""
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> ClosedAnswer:
+        """Normal: the regression of y on x. Of draws, log p(x) is left to their programs."""
         mean, covariance = (np.asarray(parameters[f"{self.response.site}_{name}"]) for name in ("mean", "covariance"))
         if mean.ndim > 1:
             conditional = self._given_rest(mean, covariance, rows)
-            return NormalPredictive(conditional.loc, conditional.scale)
-        conditional = self._given_rest(mean[None], covariance[None], rows)
-        return NormalPredictive(conditional.loc[0], conditional.scale[0])
+            return NormalPredictive(conditional.loc, conditional.scale), None
+        conditional = self._given_rest(mean[None], covariance[None], rows, with_squares=True)
+        assert conditional.squares is not None
+        log_marginals = -0.5 * (conditional.squares + LOG_2PI * conditional.num_observed) - conditional.half_log_det
+        return NormalPredictive(conditional.loc[0], conditional.scale[0]), log_marginals
 
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> ClosedAnswer:
         """Student-t, with one more degree of freedom for each observed column of x, and a scale that grows with x.
 
         Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
@@ -114,7 +116,9 @@ class JointNormalResponse(ClosedResponse):
         assert conditional.squares is not None
         df = float(np.asarray(density.df)[0]) + conditional.num_observed
         spread = np.sqrt((float(np.asarray(density.df)[0]) + conditional.squares[0]) / df)
-        return StudentTPredictive(df, conditional.loc[0], conditional.scale[0] * spread)
+        of_rows = conditional.squares.T, conditional.half_log_det.T, conditional.num_observed[:, None]
+        log_marginals = joint_student_t(np.asarray(density.df), *of_rows).T
+        return StudentTPredictive(df, conditional.loc[0], conditional.scale[0] * spread), log_marginals
 
     def _given_rest(
         self,

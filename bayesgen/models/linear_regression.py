@@ -23,7 +23,7 @@ from bayesgen.data import (
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive, StudentTPredictive
-from bayesgen.program import ClosedResponse, ConcreteModel, Response
+from bayesgen.program import ClosedAnswer, ClosedResponse, ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     Moments,
@@ -206,19 +206,19 @@ class FeatureRegression(BlockModel):
 class LinearResponse(ClosedResponse):
     """A response that is linear in given features."""
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> ClosedAnswer:
         coefficients, variance = (np.asarray(parameters[f"{RESPONSE}_{name}"]) for name in ("coefficients", "variance"))
         intercept = np.asarray(parameters.get(f"{RESPONSE}_intercept", 0.0))
         loc = coefficients @ np.asarray(rows.covariates[FEATURES], np.float64).T + intercept[..., None]
-        return NormalPredictive(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape))
+        return NormalPredictive(loc, np.broadcast_to(np.sqrt(variance)[..., None], loc.shape)), None
 
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> StudentTPredictive:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> ClosedAnswer:
         """Student-t, whose scale grows with the distance of the features from those of training."""
         family = families[RESPONSE]
         assert isinstance(family, LinearNormalInverseGamma)
         features = np.asarray(rows.covariates[FEATURES], np.float64)
         df, loc, scale = map(np.asarray, family.predictive_parameters(features))
-        return StudentTPredictive(np.broadcast_to(df, loc.shape), loc, scale)
+        return StudentTPredictive(np.broadcast_to(df, loc.shape), loc, scale), None
 
 
 def _fingerprint(basis: Any) -> str:

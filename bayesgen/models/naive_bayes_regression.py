@@ -13,7 +13,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.families import Family, LinearNormalInverseGamma, NormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive
-from bayesgen.program import ClosedResponse, ConcreteModel, Response
+from bayesgen.program import ClosedAnswer, ClosedResponse, ConcreteModel, Response
 from bayesgen.statistics import (
     Cells,
     check_rows,
@@ -167,7 +167,9 @@ class ColumnsOfResponse(BlockModel):
 class NaiveResponse(ClosedResponse):
     """A normal response, given columns that are independent given it."""
 
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> NormalPredictive:
+    is_predictive = False
+
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> ClosedAnswer:
         """Normal, with the sum of the precisions: that of y, and b^2 / s^2 of each column with slope b and std s."""
         mean, variance = (np.asarray(parameters[f"{RESPONSE}_{name}"])[..., None] for name in ("mean", "variance"))
         coefficients, noise = (np.asarray(parameters[f"{COLUMNS}_{name}"]) for name in ("coefficients", "variance"))
@@ -181,7 +183,7 @@ class NaiveResponse(ClosedResponse):
         weights = slopes / noise
         precision = 1 / variance + (weights * slopes) @ observed.T
         slope = weights @ shifts.T + (weights * (center - expected)) @ observed.T
-        return NormalPredictive(mean + slope / precision, 1 / np.sqrt(precision))
+        return NormalPredictive(mean + slope / precision, 1 / np.sqrt(precision)), None
 
     def predictive(self, families: Mapping[str, Family], rows: Rows) -> None:
         """None: a product of Student-t densities has no closed form."""

@@ -11,8 +11,7 @@ import numpy as np
 from bayesgen.data import Rows
 from bayesgen.errors import PredictionError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.predictives import PredictiveDistribution
-from bayesgen.program import ClosedResponse, Conjugate, Densities, program_table
+from bayesgen.program import ClosedAnswer, ClosedResponse, Conjugate, Densities, program_table
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
 from bayesgen.typing import Array, Float, PRNGKeyArray
 
@@ -205,7 +204,7 @@ class ProcessPosterior(Posterior):
     def numbers(self, prob: float) -> ParameterSummaries:
         """Each parameter in numbers, with central intervals of this probability; of a point its value."""
 
-    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
+    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> ClosedAnswer | None:
         """p(y | x) of a response in closed form, or None; at a point or with the parameters integrated out.
 
         Args:

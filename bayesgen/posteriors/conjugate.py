@@ -7,8 +7,7 @@ import numpy as np
 
 from bayesgen.data import Rows, Schema
 from bayesgen.generative import GenerativeProgram
-from bayesgen.predictives import PredictiveDistribution
-from bayesgen.program import ClosedResponse, ConcreteModel, Conjugate, Densities
+from bayesgen.program import ClosedAnswer, ClosedResponse, ConcreteModel, Conjugate, Densities
 from bayesgen.records import by_content
 from bayesgen.runtime import generator
 from bayesgen.statistics import SufficientStatistics
@@ -65,7 +64,7 @@ class ConjugatePosterior(ProcessPosterior):
     def densities_at(self, at: At) -> Densities:
         return self._predictive if at == "predictive" else super().densities_at(at)
 
-    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> PredictiveDistribution | None:
+    def predictive_of_response(self, closed: ClosedResponse, rows: Rows, at: At) -> ClosedAnswer | None:
         if at != "predictive":
             return super().predictive_of_response(closed, rows, at)
         return closed.predictive(dict(self.conjugate.families()), rows)

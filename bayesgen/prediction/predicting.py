@@ -33,7 +33,7 @@ from bayesgen.errors import (
 from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
-from bayesgen.runtime import public, requested, used
+from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, public, requested, used
 from bayesgen.typing import Data
 
 from .answers import ClassPrediction, ContinuousPrediction, DensityPrediction, by_field, joined, normalize
@@ -174,7 +174,11 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     numbers_per_row = num_tables * max(1, num_classes)
     if fit.concrete.response is not None:
         numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
-    prediction = joined(in_chunks(fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part))))
+    in_closed_form = _has_closed_response(fit, rule)
+    parts = in_chunks(
+        fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part)), by_threads=in_closed_form
+    )
+    prediction = joined(parts)
     prediction = dataclasses.replace(prediction, device=used(), index=X.index)
     if prediction.pareto_k is not None:
         warn_of_few_draws(prediction.pareto_k, getattr(prediction, "is_robust", None), prediction.index)
@@ -183,13 +187,29 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     return DensityPrediction(prediction.log_marginal, NO_CLASSES, prediction.device)
 
 
+def _has_closed_response(fit: Fit, rule: Rule) -> bool:
+    """Whether the distribution of a continuous label comes from formulas alone, which threads may evaluate."""
+    conjugate, at = fit.concrete.column_blocks(fit.schema), rule.closed_at
+    closed = None if conjugate is None else conjugate.closed_response
+    if closed is None or at is None or fit.posterior.is_sampled or not fit.posterior.can(at):
+        return False
+    return closed.is_predictive or at != "predictive"
+
+
 def in_chunks(
-    fit: Fit, table: Table, numbers_per_row: int, ask: Callable[[Table], ClassPrediction | ContinuousPrediction]
+    fit: Fit,
+    table: Table,
+    numbers_per_row: int,
+    ask: Callable[[Table], ClassPrediction | ContinuousPrediction],
+    *,
+    by_threads: bool = False,
 ) -> list[Any]:
     """The predictions of successive chunks of rows, of which a row needs so many numbers besides its cells."""
     chunks = table.chunks(numbers_per_row)
+    if by_threads and table.num_rows:
+        chunks = even_chunks(table.num_rows, THREAD_CELLS / (table.cells_per_row + numbers_per_row))
     try:
-        return [ask(table.rows(chunk)) for chunk in chunks]
+        return list((in_threads if by_threads else map)(lambda chunk: ask(table.rows(chunk)), chunks))
     except DataError:
         if len(chunks) > 1:
             fit.rows_of(table)  # names the row, and counts, in the whole table

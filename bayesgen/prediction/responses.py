@@ -24,7 +24,7 @@ from bayesgen.predictives import (
     WholeNumbers,
     deferred,
 )
-from bayesgen.program import ClosedResponse, Response, log_joint_draws
+from bayesgen.program import ClosedAnswer, ClosedResponse, Response, log_joint_draws
 from bayesgen.records import by_content
 from bayesgen.runtime import CACHE_ROWS, LATENT_CELLS, as_key, chunks, in_batches
 from bayesgen.statistics import LOG_2PI
@@ -120,7 +120,7 @@ def as_student(log_joint: LogFunction, center: Float[np.ndarray, " n"], unit: Fl
 GRID_ROWS = 512  # evaluated on some hundreds of points each at once
 SIMULATIONS, SIMULATED_ROWS = 8, 64  # by which the range of a response is found
 
-ByProcess: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | None]
+ByProcess: TypeAlias = ClosedAnswer
 """p(y | x, Q) of each process, (S, n), or (n,) of one; and log p(x | Q), None where x is given and not modelled."""
 
 
@@ -210,15 +210,16 @@ class ResponseProcesses:
 
     def in_closed_form(self, rows: Rows) -> ByProcess | None:
         """p(y | x, Q) in closed form; log p(x | Q) is log p(x, y | Q) - log p(y | x, Q) at any y, if y makes x."""
-        components = None if self.closed is None else self._components(self.closed, rows)
-        if components is None or self.response.is_only_attribute(rows):
-            return None if components is None else (components, None)
+        by_process = None if self.closed is None else self._components(self.closed, rows)
+        if by_process is None or by_process[1] is not None or self.response.is_only_attribute(rows):
+            return by_process
+        components = by_process[0]
         if not self.response.is_parent:
             return components, self.log_joints(rows)
         center = np.atleast_2d(components.quantile(0.5)).mean(0)
         return components, self.log_joints(self.response.put(rows, center)) - components.log_density(center)
 
-    def _components(self, closed: ClosedResponse, rows: Rows) -> PredictiveDistribution | None:
+    def _components(self, closed: ClosedResponse, rows: Rows) -> ByProcess | None:
         if self.at is None:
             return closed.at(self.parameters, rows)
         assert isinstance(self.fit.posterior, ProcessPosterior)

@@ -11,7 +11,7 @@ from .arbitrary import (
     run_abstractly,
 )
 from .closed import ClosedProgram
-from .conjugate import Block, ClosedResponse, Conjugate, Densities, SiteEntries
+from .conjugate import Block, ClosedAnswer, ClosedResponse, Conjugate, Densities, SiteEntries
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
     LogLikelihood,
@@ -102,6 +102,7 @@ __all__ = [
     "Arrays",
     "BetaForm",
     "Block",
+    "ClosedAnswer",
     "ClosedProgram",
     "ClosedResponse",
     "ConcreteModel",

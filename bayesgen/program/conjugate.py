@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -21,19 +21,25 @@ from bayesgen.statistics import (
 )
 from bayesgen.typing import Array, Bool, Category, Float, Int
 
+ClosedAnswer: TypeAlias = tuple[PredictiveDistribution, Float[np.ndarray, "S n"] | None]
+"""p(y | x), and log p(x) where the same pass over the rows gives it."""
+
 
 class ClosedResponse(abc.ABC):
     """p(y | x) in closed form. It holds no numbers, and hashes by content."""
 
+    is_predictive: ClassVar[bool] = True
+    """Whether it has a closed form with the parameters integrated out, too."""
+
     @abc.abstractmethod
-    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> PredictiveDistribution | None:
+    def at(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> ClosedAnswer | None:
         """p(y | x, Q) of rows without y, at the parameters of a process; None without a closed form.
 
         Parameters, and so the distribution, may have a leading axis of draws.
         """
 
     @abc.abstractmethod
-    def predictive(self, families: Mapping[str, Family], rows: Rows) -> PredictiveDistribution | None:
+    def predictive(self, families: Mapping[str, Family], rows: Rows) -> ClosedAnswer | None:
         """p(y | x, T) of rows without y, the parameters integrated out; None without a closed form.
 
         Args:

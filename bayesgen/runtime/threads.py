@@ -40,6 +40,9 @@ def _carrying(function: Callable[P, Result]) -> Callable[P, Result]:
     return run
 
 
+_IN_POOL: contextvars.ContextVar[bool] = contextvars.ContextVar("_IN_POOL", default=False)
+
+
 class Pool(ThreadPoolExecutor):
     """A pool whose threads work in the context of their caller: device, precision, who is told of warnings.
 
@@ -53,7 +56,9 @@ class Pool(ThreadPoolExecutor):
     was_interrupted = False
 
     def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        return super().submit(contextvars.copy_context().run, _carrying(function), *args, **kwargs)
+        context = contextvars.copy_context()
+        context.run(_IN_POOL.set, True)
+        return super().submit(context.run, _carrying(function), *args, **kwargs)
 
     def results(self, function: Callable[..., Result], *parts: Sequence[Any]) -> list[Result]:
         """The results of a function of parts, in order; Ctrl-C interrupts the waiting."""
@@ -77,9 +82,10 @@ def result_of(future: Future[Result]) -> Result:
 def in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
     """Map a function over parts in threads; results in order, each freed once it is taken.
 
-    Not for functions that run NumPyro programs, whose handlers are shared by all threads.
+    Not for functions that run NumPyro programs, whose handlers are shared by all threads. In a thread of a pool, whose
+    others are at work, parts follow one another.
     """
-    num_threads = min(num_cores(), 6, len(parts))  # at most six, as each has its own buffers in memory
+    num_threads = 1 if _IN_POOL.get() else min(num_cores(), 6, len(parts))  # each has its own buffers in memory
     if num_threads < 2:
         yield from map(function, parts)
         return

@@ -343,12 +343,14 @@ class LastGivenRest:
         loc: conditional locations.
         scale: conditional deviations of normal rows; roots of the conditional scale of Student-t rows.
         squares: squared distances of the other observed columns.
+        half_log_det: half the log-determinants of the covariances, or scale matrices, of these.
         num_observed: the number of these.
     """
 
     loc: Float[np.ndarray, "S n"]
     scale: Float[np.ndarray, "S n"]
     squares: Float[np.ndarray, "S n"] | None
+    half_log_det: Float[np.ndarray, "S n"]
     num_observed: Int[np.ndarray, " n"]
 
 
@@ -371,38 +373,44 @@ def last_given_rest(
         observed: mask of the observed cells; None where all are.
         with_squares: whether to compute squared distances.
     """
-    observed = np.ones(rows.shape, bool) if observed is None else observed
-    mean, scale = np.empty((2, len(loc), len(rows)))
+    observed = np.broadcast_to(True, rows.shape) if observed is None else observed
+    mean, scale, half_log_det = np.empty((3, len(loc), len(rows)))
     squares = np.empty(mean.shape) if with_squares else None
     center = loc[:, :-1].mean(0)  # subtracted from rows first, so that offsets lose no digits
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
     patterns, pattern_of_row = patterns_of(observed)
-    order = np.argsort(pattern_of_row, kind="stable")
+    order = np.argsort(pattern_of_row, kind="stable") if len(patterns) > 1 else None
 
     def fill(
         mask: Bool[np.ndarray, " D"],
         slope: Float[np.ndarray, "S D"],
         constant: Float[np.ndarray, "S 1"],
         maps: Float[np.ndarray, "S D D"],
-        places: Int[np.ndarray, " _"],
+        places: Int[np.ndarray, " _"] | slice,
     ) -> None:
-        residuals = np.where(mask, rows[places] - center, 0.0)
-        mean[:, places] = slope @ residuals.T + constant
+        residuals = rows[places].T.copy()  # long vectors of columns
+        residuals -= center[:, None]
+        residuals[~mask] = 0.0
+        mean[:, places] = slope @ residuals + constant
         if squares is not None:
             for s, whiten in enumerate(maps):
-                white = (residuals - shift[s]) @ whiten.T
-                squares[s, places] = np.einsum("nd,nd->n", white, white)
+                white = whiten @ residuals
+                white -= (whiten @ shift[s])[:, None]
+                white *= white
+                squares[s, places] = white.sum(0)
 
-    starts = np.flatnonzero(np.diff(pattern_of_row[order])) + 1
-    for mask, members in zip(patterns, np.split(order, starts), strict=False):
+    groups = [slice(None)] if order is None else np.split(order, np.flatnonzero(np.diff(pattern_of_row[order])) + 1)
+    for mask, members in zip(patterns, groups, strict=False):
         is_used = np.append(mask, True)
         factor = np.linalg.cholesky(np.where(is_used[:, None] & is_used, correlations, np.eye(len(is_used))))
         inverse = np.linalg.inv(factor[:, :-1, :-1])
         slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
         constant = (loc[:, -1] - (slope * shift).sum(1))[:, None]
         scale[:, members] = (deviations[:, -1] * factor[:, -1, -1])[:, None]
+        log_deviations = np.where(mask, np.log(deviations[:, :-1]), 0.0).sum(1)
+        half_log_det[:, members] = (log_diagonal(factor[:, :-1, :-1]) + log_deviations)[:, None]
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
-        parts = even_chunks(len(members), CACHED_CELLS / matrix.shape[-1])
-        all_in_threads(fill_places, [members[part] for part in parts])
-    return LastGivenRest(mean, scale, squares, observed.sum(1))
+        parts = even_chunks(len(rows) if order is None else len(members), CACHED_CELLS / matrix.shape[-1])
+        all_in_threads(fill_places, parts if order is None else [members[part] for part in parts])
+    return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_of_row])

@@ -169,6 +169,8 @@ def patterns_of(
     observed: Bool[np.ndarray, " n *cells"],
 ) -> tuple[Bool[np.ndarray, " P *cells"], Int[np.ndarray, " n"]]:
     """The distinct patterns of observed cells, those with most cells first, and the index of each row's pattern."""
+    if len(observed) and not observed.strides[0]:  # rows that share one mask
+        return observed[:1], np.zeros(len(observed), np.int64)
     order, starts = _groups(observed, np.zeros(len(observed), np.int64))
     pattern_of_row = np.empty(len(observed), np.int64)
     pattern_of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))

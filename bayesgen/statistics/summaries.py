@@ -364,11 +364,10 @@ def check_rows(values: Cells, variance: Float[Array, "..."] | None, name_of: Cal
     least = limits.min(initial=MOST_MAGNITUDE)
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return
-    largest = max(values.max(initial=0), -values.min(initial=0))
+    largest = max(np.fmax.reduce(values, None, initial=0), -np.fmin.reduce(values, None, initial=0))
     if largest <= least:  # many times as fast as column by column
         return
-    if np.isnan(largest):
-        values = np.where(np.isnan(values), 0.0, values)
+    values = np.where(np.isnan(values), 0.0, values)
     wrong = np.maximum(values.max(0, initial=0), -values.min(0, initial=0)) > limits
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
