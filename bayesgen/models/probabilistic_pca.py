@@ -13,6 +13,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_factors
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content, fill
+from bayesgen.runtime import CACHED_CELLS, all_in_threads, even_chunks
 from bayesgen.statistics import Moments, SufficientStatistics
 from bayesgen.typing import Bool, Float, Real
 
@@ -63,7 +64,13 @@ class FactorCoordinates(Described):
         identity = np.eye(num_factors)
         if observed is None:
             inverse = np.linalg.inv(loadings.T @ loadings + noise * identity)
-            return cls((rows - mean) @ loadings @ inverse, noise * inverse, loadings)
+            weights, means = loadings @ inverse, np.empty((len(rows), num_factors))
+
+            def fill_means(part: slice) -> None:
+                np.matmul(rows[part] - mean, weights, out=means[part])
+
+            all_in_threads(fill_means, even_chunks(len(rows), CACHED_CELLS / 4 / rows.shape[1]))
+            return cls(means, noise * inverse, loadings)
         residuals = np.where(observed, rows - mean, 0.0)
         products = np.einsum("dk,dl->dkl", loadings, loadings)
         matrices = np.tensordot(observed.astype(float), products, 1) + noise * identity

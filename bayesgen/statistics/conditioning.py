@@ -249,10 +249,12 @@ class Ellipsoids:
     def _complete_squares(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
         (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
-        for part in chunks(len(rows), max(CACHED_CELLS // max(self.loc[0].size, 1), 64)):
-            columns = np.ascontiguousarray(np.moveaxis(rows[part], 0, -1))
+        for part in chunks(len(rows), max(CACHED_CELLS // max(4 * self.loc[0].size, 1), 256)):
+            columns = np.moveaxis(rows[part], 0, -1).copy()
+            residuals, whitened = np.empty((2, *columns.shape[1:]))
             for place in np.ndindex(*self.loc.shape[:2]):
-                whitened = inverse[place] @ (columns[place[1]] - loc[place][:, None])
+                np.subtract(columns[place[1]], loc[place][:, None], out=residuals)
+                np.matmul(inverse[place], residuals, out=whitened)
                 whitened *= whitened
                 whitened.sum(0, out=squares[(*place, part)])
         return np.moveaxis(squares, -1, 0)
