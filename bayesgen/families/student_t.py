@@ -159,7 +159,9 @@ def joint_student_t(
     dimension: Real[Array, "#n 1"],
 ) -> Float[Array, "n K"]:
     """Log density of multivariate Student-t rows at squared distances."""
-    xp = namespace(squares, df)
+    xp = namespace(squares, df, dimension)
     half = 0.5 * (df + dimension)
-    constant = log_rising(0.5 * df, 0.5 * dimension) - 0.5 * dimension * xp.log(df * math.pi) - half_log_det
-    return constant - half * xp.log1p(squares / df)
+    sizes = np.arange(np.max(dimension, initial=0) + 1.0)[:, None] if xp is np else dimension  # few, of many rows
+    constants = log_rising(0.5 * df, 0.5 * sizes) - 0.5 * sizes * xp.log(df * math.pi)
+    constants = constants[dimension[:, 0].astype(int)] if xp is np else constants
+    return constants - half_log_det - half * xp.log1p(squares / df)

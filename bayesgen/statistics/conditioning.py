@@ -36,12 +36,12 @@ class Part:
     """Rows with the same number of missing cells, so few that their blocks stay in cache.
 
     Attributes:
-        rows: their places.
+        rows: their places, or all rows that are given.
         missing: the missing columns of each pattern among them.
         pattern: the pattern of each row.
     """
 
-    rows: Int[np.ndarray, " g"]
+    rows: Int[np.ndarray, " g"] | slice
     missing: Int[np.ndarray, "p s"]
     pattern: Int[np.ndarray, " g"] | slice
 
@@ -90,12 +90,15 @@ def condition(
     part: Part,
 ) -> Conditioned:
     """A part of the rows given their observed cells; values of missing cells are ignored."""
-    residuals = np.where(observed[part.rows], rows[part.rows] - loc, 0.0)
+    residuals = rows[part.rows] - loc
+    if not part.missing.shape[1]:
+        no_blocks = np.empty((0, 0, len(residuals)))
+        return Conditioned(residuals, np.empty((len(residuals), 0), int), no_blocks, np.zeros(len(residuals)))
+    residuals[~observed[part.rows]] = 0.0
     blocks, half_log_det = inverse_blocks(precision, part.missing)
     missing, blocks = part.missing[part.pattern], blocks[:, :, part.pattern]
-    if missing.shape[1]:
-        slope = np.take_along_axis(residuals @ precision, missing, 1).T
-        np.put_along_axis(residuals, missing, -np.einsum("ijg,jg->gi", blocks, slope), 1)
+    slope = np.take_along_axis(residuals @ precision, missing, 1).T
+    np.put_along_axis(residuals, missing, -np.einsum("ijg,jg->gi", blocks, slope), 1)
     return Conditioned(residuals, missing, blocks, half_log_det[part.pattern])
 
 
@@ -266,14 +269,16 @@ class Ellipsoids:
         num_classes, num_extra = self.loc.shape[:2]
         squares, half_log_det = np.empty((2, len(rows), num_classes, num_extra))
         for index in range(num_extra):
-            parts = parts_of(*patterns_of(mask[:, index]))
-            for k in range(num_classes):
-                loc, precision = self.mean_and_precision(k, index)
-                for part in parts:
-                    conditional = condition(loc, precision, rows[:, index], mask[:, index], part)
+            classes = [self.mean_and_precision(k, index) for k in range(num_classes)]
+            for part in parts_of(*patterns_of(mask[:, index])):
+                values, observed = rows[part.rows, index], mask[part.rows, index]
+                gathered, table = dataclasses.replace(part, rows=slice(None)), np.empty((2, num_classes, len(values)))
+                for k, (loc, precision) in enumerate(classes):
+                    conditional = condition(loc, precision, values, observed, gathered)
                     whitened = conditional.residuals @ self.inverse[k, index].T
-                    squares[part.rows, k, index] = np.einsum("nd,nd->n", whitened, whitened)
-                    half_log_det[part.rows, k, index] = conditional.half_log_det
+                    np.einsum("nd,nd->n", whitened, whitened, out=table[0, k])
+                    table[1, k] = conditional.half_log_det
+                squares[part.rows, :, index], half_log_det[part.rows, :, index] = np.swapaxes(table, 1, 2)
         return squares, half_log_det + log_diagonal(self.scale_tril)
 
     def _row_by_row(
