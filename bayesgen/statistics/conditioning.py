@@ -119,7 +119,7 @@ def inverse_blocks(
         half_log_det += 0.5 * np.log(pivot)
         column = blocks[index].copy()
         scaled = column / pivot
-        blocks -= np.multiply(column[:, None], scaled[None], out=product)
+        blocks -= np.einsum("ig,jg->ijg", column, scaled, out=product)
         blocks[index] = blocks[:, index] = scaled
         blocks[index, index] = -1.0 / pivot
     return np.negative(blocks, out=blocks), half_log_det

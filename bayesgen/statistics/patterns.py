@@ -212,10 +212,13 @@ def _means(
     """Means of groups of successive rows, about the first row of each, so that means of equal rows are exact."""
     if len(starts) == len(rows):
         return rows
-    first = rows[starts]
-    weights = count.reshape(-1, *(1,) * (rows.ndim - 1))
-    sums = np.add.reduceat(weights * (rows - first[group]), starts, axis=0)
-    return first + sums / np.add.reduceat(weights, starts, axis=0)
+    means, lengths = rows[starts], np.diff(starts, append=len(rows))
+    several = lengths > 1  # sums of short segments take long, and most groups have one row where there are many
+    members, ends = np.flatnonzero(several[group]), np.cumsum(lengths[several])
+    weights = count[members].reshape(-1, *(1,) * (rows.ndim - 1))
+    sums = np.add.reduceat(weights * (rows[members] - means[group[members]]), ends - lengths[several], axis=0)
+    means[several] += sums / np.add.reduceat(weights, ends - lengths[several], axis=0)
+    return means
 
 
 def _cross_products(
@@ -246,9 +249,10 @@ def _cross_products(
 
 
 def _add_at(totals: Float[Array, " S *event"], places: Int[Array, " s"], terms: Float[Array, " s *event"]) -> None:
-    """`np.add.at` along the first axis, by sums of segments: faster for terms that are matrices."""
-    if not len(places):
-        return
+    """`np.add.at` along the first axis, in rounds of different places: faster for terms that are matrices."""
     order = np.argsort(places, kind="stable")
     firsts = np.flatnonzero(np.diff(places[order], prepend=-1))
-    totals[places[order[firsts]]] += np.add.reduceat(terms[order], firsts, axis=0)
+    round_of_term = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
+    for number in range(round_of_term.max(initial=-1) + 1):
+        members = order[round_of_term == number]
+        totals[places[members]] += terms[members]

@@ -85,6 +85,15 @@ def test_cells_that_new_rows_lack_are_integrated_out(exact, rule):
     close(np.exp(answer.log_marginal + answer.log_density(y))[0], integral, rtol=1e-5)
 
 
+@pytest.mark.parametrize("rule", [bg.BMA(), bg.PlugIn()], ids=repr)
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_density_of_x_is_that_of_the_table_of_rows_without_y(exact, rule, share):
+    X = np.random.default_rng(5).normal(size=(40, len(exact.schema.columns)))
+    X[np.random.default_rng(6).random(X.shape) < share] = np.nan
+    table = exact.posterior.log_joint(exact.read(X), "mean" if rule == bg.PlugIn() else "predictive")
+    np.testing.assert_allclose(bg.predict(exact, X, rule=rule).log_marginal, table[:, 0], rtol=1e-12)
+
+
 def test_rows_that_lack_different_cells_are_as_rows_alone(exact):
     rows = np.concatenate([NEW, NEW, NEW])
     rows[np.random.default_rng(2).random(rows.shape) < 0.4] = np.nan

@@ -15,6 +15,8 @@ from scipy import stats
 import bayesgen as bg
 from bayesgen.fitting import fit_of_draws, prepare
 from bayesgen.posteriors import Draws
+from bayesgen.prediction import ClassPrediction
+from bayesgen.prediction.answers import normalize
 from bayesgen.prediction.averages import pareto_k
 from bayesgen.program import joint, reduce_draws
 from prediction.draws import drawn
@@ -412,3 +414,15 @@ def test_a_skewed_posterior_of_one_mode_is_plugged_in_without_a_warning(concentr
     fit = fit_by_draws(program, np.array([2.0, 4.0]), t, log_density)
     assert "fall_at_mean" not in fit.attributes
     bg.predict(fit, {"x": [1.0]}, rule=bg.PlugIn())
+
+
+def test_tables_of_log_joints_are_normalised_whatever_their_range():
+    table = np.random.default_rng(0).normal(size=(5000, 3)) * 10.0 ** np.arange(5000)[:, None].clip(0, 4)
+    table[7] = -np.inf
+    log_probabilities, log_marginal = normalize(table)
+    with np.errstate(invalid="ignore"):
+        expected = scipy.special.log_softmax(table, axis=1)
+    np.testing.assert_allclose(log_probabilities, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(log_marginal, scipy.special.logsumexp(table, axis=1), rtol=1e-12)
+    answer = ClassPrediction(log_probabilities, np.arange(3), log_marginal)
+    np.testing.assert_array_equal(answer.probabilities, np.exp(log_probabilities))

@@ -17,7 +17,7 @@ import scipy.linalg  # noqa: F401, whose library is to be loaded before the firs
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayesgen as bg
-from bayesgen.runtime import threads
+from bayesgen.runtime import in_threads, threads
 
 
 def limits():
@@ -52,6 +52,16 @@ def test_results_come_in_order_and_errors_come_through(monkeypatch):
 
 
 @pytest.mark.skipif(int(pd.__version__.partition(".")[0]) >= 3, reason="later pandas leave warnings alone in threads")
+def test_parts_of_work_in_a_pool_follow_one_another(monkeypatch):
+    monkeypatch.setattr(threads, "num_cores", lambda: 4)
+
+    def inner(part):
+        return set(in_threads(lambda _: threading.get_ident(), range(5))) == {threading.get_ident()}
+
+    assert list(in_threads(inner, range(4))) == [True] * 4
+    assert len(set(in_threads(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(8)))) > 1  # outside of one
+
+
 def test_filters_of_warnings_are_as_before_whatever_threads_do_to_them(monkeypatch):
     """Each enters `catch_warnings` and leaves it in the order in which they came, as pandas' do now and then."""
     monkeypatch.setattr(threads, "num_cores", lambda: 2)

@@ -8,6 +8,7 @@ import scipy.special
 import bayesgen as bg
 from bayesgen.data import successive_rows
 from bayesgen.statistics import discrete, sum_log_rising_of_cells
+from bayesgen.statistics.arrays import sum_log_factorials
 
 NUM_CLASSES = 3
 
@@ -55,6 +56,7 @@ CASES = {
     "counts that are not whole": lambda: with_cells((1, 2, 0.5), (2, 2, 2.5), (3, 0, 1e-3)),
     "stored zeros": with_stored_zeros,
     "integers of 64 bits as indices": with_long_indices,
+    "fewer cells than columns": lambda: random_counts(num_rows=9)[5:7],
     "no cell": lambda: scipy.sparse.csr_array((4, 30)),
     "no row": lambda: scipy.sparse.csr_array((0, 30)),
 }
@@ -68,6 +70,24 @@ def test_sums_over_cells(case, most_keys, monkeypatch):
     starts = np.random.default_rng(1).gamma(1.0, 5.0, (NUM_CLASSES, values.shape[1]))
     starts[0, :10], starts[1, :10] = 1e-3, 1e4
     np.testing.assert_allclose(sum_log_rising_of_cells(values, starts), plain(values, starts), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sums_of_log_factorials(case):
+    values = CASES[case]()
+    cells = scipy.special.gammaln(values.toarray() + 1.0)
+    np.testing.assert_allclose(sum_log_factorials(values), cells.sum(1), rtol=1e-12, atol=1e-12)
+
+
+def test_concentrations_whose_products_overflow():
+    values, starts = random_counts(), np.full((NUM_CLASSES, 30), 1e30)
+    np.testing.assert_allclose(sum_log_rising_of_cells(values, starts), plain_far(values, starts), rtol=1e-12)
+
+
+def plain_far(values, starts):
+    """Where a start is so large that all its factors are equal."""
+    counts = values.toarray()
+    return counts @ np.log(starts).T - scipy.special.gammaln(counts + 1.0).sum(1)[:, None]
 
 
 @pytest.mark.parametrize("part", [slice(0, 40), slice(3, 9), slice(7, 8), slice(5, 5), slice(35, 60)])
