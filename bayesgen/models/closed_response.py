@@ -117,7 +117,7 @@ class JointNormalResponse(ClosedResponse):
         df = float(np.asarray(density.df)[0]) + conditional.num_observed
         spread = np.sqrt((float(np.asarray(density.df)[0]) + conditional.squares[0]) / df)
         of_rows = conditional.squares.T, conditional.half_log_det.T, conditional.num_observed[:, None]
-        log_marginals = joint_student_t(np.asarray(density.df), *of_rows).T
+        log_marginals = np.asarray(joint_student_t(np.asarray(density.df), *of_rows)).T
         return StudentTPredictive(df, conditional.loc[0], conditional.scale[0] * spread), log_marginals
 
     def _given_rest(

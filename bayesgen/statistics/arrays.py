@@ -152,7 +152,7 @@ def log_factorial(values: Real[Array, "..."]) -> Float[Array, "..."]:
     return scipy.special.gammaln(np.arange(codes.max() + 1.0) + 1.0).take(codes)
 
 
-def sum_log_factorials(values: SparseRows) -> Float[np.ndarray, " n"]:
+def sum_log_factorials(values: SparseRows) -> Float[Array, " n"]:
     """Sums of log(x!) over the cells of sparse rows.
 
     By one product, where counts are whole and repeat: x log(x!) / x, with x as the column of a look-up table.

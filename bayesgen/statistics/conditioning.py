@@ -36,12 +36,12 @@ class Part:
     """Rows with the same number of missing cells, so few that their blocks stay in cache.
 
     Attributes:
-        rows: their places, or all rows that are given.
+        rows: their places.
         missing: the missing columns of each pattern among them.
         pattern: the pattern of each row.
     """
 
-    rows: Int[np.ndarray, " g"] | slice
+    rows: Int[np.ndarray, " g"]
     missing: Int[np.ndarray, "p s"]
     pattern: Int[np.ndarray, " g"] | slice
 
@@ -90,11 +90,22 @@ def condition(
     part: Part,
 ) -> Conditioned:
     """A part of the rows given their observed cells; values of missing cells are ignored."""
-    residuals = rows[part.rows] - loc
+    return condition_part(loc, precision, rows[part.rows], observed[part.rows], part)
+
+
+def condition_part(
+    loc: Float[np.ndarray, " D"],
+    precision: Float[np.ndarray, "D D"],
+    rows: Float[np.ndarray, "g D"],
+    observed: Bool[np.ndarray, "g D"],
+    part: Part,
+) -> Conditioned:
+    """`condition` of the rows of a part alone."""
+    residuals = rows - loc
     if not part.missing.shape[1]:
         no_blocks = np.empty((0, 0, len(residuals)))
         return Conditioned(residuals, np.empty((len(residuals), 0), int), no_blocks, np.zeros(len(residuals)))
-    residuals[~observed[part.rows]] = 0.0
+    residuals[~observed] = 0.0
     blocks, half_log_det = inverse_blocks(precision, part.missing)
     missing, blocks = part.missing[part.pattern], blocks[:, :, part.pattern]
     slope = np.take_along_axis(residuals @ precision, missing, 1).T
@@ -272,9 +283,9 @@ class Ellipsoids:
             classes = [self.mean_and_precision(k, index) for k in range(num_classes)]
             for part in parts_of(*patterns_of(mask[:, index])):
                 values, observed = rows[part.rows, index], mask[part.rows, index]
-                gathered, table = dataclasses.replace(part, rows=slice(None)), np.empty((2, num_classes, len(values)))
+                table = np.empty((2, num_classes, len(values)))
                 for k, (loc, precision) in enumerate(classes):
-                    conditional = condition(loc, precision, values, observed, gathered)
+                    conditional = condition_part(loc, precision, values, observed, part)
                     whitened = conditional.residuals @ self.inverse[k, index].T
                     np.einsum("nd,nd->n", whitened, whitened, out=table[0, k])
                     table[1, k] = conditional.half_log_det
@@ -387,7 +398,8 @@ def last_given_rest(
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
     patterns, pattern_of_row = patterns_of(observed)
-    order = np.argsort(pattern_of_row, kind="stable") if len(patterns) > 1 else None
+    by_pattern = np.argsort(pattern_of_row, kind="stable")
+    starts = np.flatnonzero(np.diff(pattern_of_row[by_pattern])) + 1
 
     def fill(
         mask: Bool[np.ndarray, " D"],
@@ -407,8 +419,7 @@ def last_given_rest(
                 white *= white
                 squares[s, places] = white.sum(0)
 
-    groups = [slice(None)] if order is None else np.split(order, np.flatnonzero(np.diff(pattern_of_row[order])) + 1)
-    for mask, members in zip(patterns, groups, strict=False):
+    for mask, members in zip(patterns, np.split(by_pattern, starts), strict=False):
         is_used = np.append(mask, True)
         factor = np.linalg.cholesky(np.where(is_used[:, None] & is_used, correlations, np.eye(len(is_used))))
         inverse = np.linalg.inv(factor[:, :-1, :-1])
@@ -418,6 +429,6 @@ def last_given_rest(
         log_deviations = np.where(mask, np.log(deviations[:, :-1]), 0.0).sum(1)
         half_log_det[:, members] = (log_diagonal(factor[:, :-1, :-1]) + log_deviations)[:, None]
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
-        parts = even_chunks(len(rows) if order is None else len(members), CACHED_CELLS / matrix.shape[-1])
-        all_in_threads(fill_places, parts if order is None else [members[part] for part in parts])
+        parts = even_chunks(len(members), CACHED_CELLS / matrix.shape[-1])
+        all_in_threads(fill_places, parts if len(patterns) == 1 else [members[part] for part in parts])
     return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_of_row])

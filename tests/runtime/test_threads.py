@@ -44,14 +44,6 @@ def test_overlapping_work_gives_the_libraries_their_threads_back():
         assert limits() == before and 2 in before
 
 
-def test_results_come_in_order_and_errors_come_through(monkeypatch):
-    monkeypatch.setattr(threads, "num_cores", lambda: 4)
-    assert list(threads.in_threads(lambda part: part**2, range(23))) == [part**2 for part in range(23)]
-    with pytest.raises(ZeroDivisionError):
-        list(threads.in_threads(lambda part: 1 / (part - 7), range(23)))
-
-
-@pytest.mark.skipif(int(pd.__version__.partition(".")[0]) >= 3, reason="later pandas leave warnings alone in threads")
 def test_parts_of_work_in_a_pool_follow_one_another(monkeypatch):
     monkeypatch.setattr(threads, "num_cores", lambda: 4)
 
@@ -62,6 +54,14 @@ def test_parts_of_work_in_a_pool_follow_one_another(monkeypatch):
     assert len(set(in_threads(lambda _: (time.sleep(0.01), threading.get_ident())[1], range(8)))) > 1  # outside of one
 
 
+def test_results_come_in_order_and_errors_come_through(monkeypatch):
+    monkeypatch.setattr(threads, "num_cores", lambda: 4)
+    assert list(threads.in_threads(lambda part: part**2, range(23))) == [part**2 for part in range(23)]
+    with pytest.raises(ZeroDivisionError):
+        list(threads.in_threads(lambda part: 1 / (part - 7), range(23)))
+
+
+@pytest.mark.skipif(int(pd.__version__.partition(".")[0]) >= 3, reason="later pandas leave warnings alone in threads")
 def test_filters_of_warnings_are_as_before_whatever_threads_do_to_them(monkeypatch):
     """Each enters `catch_warnings` and leaves it in the order in which they came, as pandas' do now and then."""
     monkeypatch.setattr(threads, "num_cores", lambda: 2)
