@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks
+from bayesgen.runtime import CACHED_CELLS, chunks, in_threads
 from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
@@ -119,7 +119,7 @@ def encode_numbers(
     if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
     row_slices = _cached_chunks(numbers)
-    finite = all(all_in_threads(lambda rows: bool(np.isfinite(numbers[rows]).all()), row_slices))
+    finite = all([*in_threads(lambda rows: bool(np.isfinite(numbers[rows]).all()), row_slices)])
     observed = None if finite else _observed(numbers, names, kind, wording)
     if condition is None:
         return Encoded(numbers, observed)
@@ -205,7 +205,7 @@ def _cached_chunks(matrix: np.ndarray) -> list[slice]:
 
 def _are_counts(numbers: np.ndarray) -> bool:
     """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
-    return all(all_in_threads(lambda rows: whole_numbers(numbers[rows]) is not None, _cached_chunks(numbers)))
+    return all([*in_threads(lambda rows: whole_numbers(numbers[rows]) is not None, _cached_chunks(numbers))])
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:

@@ -174,7 +174,7 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     numbers_per_row = num_tables * max(1, num_classes)
     if fit.concrete.response is not None:
         numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
-    in_closed_form = _has_closed_response(fit, rule)
+    in_closed_form = fit.concrete.response is not None and _has_closed_response(fit, rule)
     parts = in_chunks(
         fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part)), by_threads=in_closed_form
     )
@@ -209,7 +209,8 @@ def in_chunks(
     if by_threads and table.num_rows:
         chunks = even_chunks(table.num_rows, THREAD_CELLS / (table.cells_per_row + numbers_per_row))
     try:
-        return list((in_threads if by_threads else map)(lambda chunk: ask(table.rows(chunk)), chunks))
+        parts = list(map(table.rows, chunks))
+        return list((in_threads if by_threads else map)(ask, parts))
     except DataError:
         if len(chunks) > 1:
             fit.rows_of(table)  # names the row, and counts, in the whole table
