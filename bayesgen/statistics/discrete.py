@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
