@@ -223,7 +223,8 @@ class PowerTable(Table):
         return jnp.where(self.exponent * self.power > 0, inside, at_zero)
 
     def variance(self) -> Array:
-        return self._moment(2) - self._moment(1) ** 2
+        square = self._moment(2)
+        return jnp.where(jnp.isinf(square), jnp.inf, square - self._moment(1) ** 2)
 
     def quantile(self, prob: float) -> Array:
         share = prob if self.power > 0 else 1 - prob
@@ -436,7 +437,18 @@ class WishartTable(Table):
         return lower if factor else lower @ jnp.swapaxes(lower, -1, -2)
 
     def variance(self) -> Array:
-        return jnp.full(self.scale.shape, jnp.nan)
+        if self.form.factor:
+            return jnp.full(self.scale.shape, jnp.nan)
+        matrix = self.scale if self.form.inverse else _inverse(self.scale)
+        squares, diagonal = matrix**2, jnp.diagonal(matrix, axis1=-2, axis2=-1)
+        products = diagonal[..., :, None] * diagonal[..., None, :]
+        if not self.form.inverse:
+            return self.df[..., None, None] * (squares + products)
+        spare = (self.df - self.size)[..., None, None]
+        exists = spare > 3
+        spare = jnp.where(exists, spare, 4.0)
+        sums = (spare + 1) * squares + (spare - 1) * products
+        return jnp.where(exists, sums / (spare * (spare - 1) ** 2 * (spare - 3)), jnp.inf)
 
     def quantile(self, prob: float) -> Array:
         return jnp.full(self.scale.shape, jnp.nan)

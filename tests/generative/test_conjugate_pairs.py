@@ -50,8 +50,7 @@ def test_pairs_have_the_spread_and_predictive_of_quadrature(name):
     fit, expected = bg.fit(case.program, case.data(slice(-NEW)), method=bg.Exact()), case.answer(case.rows)
     predictive = bg.predict(fit, case.data(slice(-NEW, None)), rule=bg.BMA()).log_marginal
     assert_close(predictive, expected.log_predictive, name)
-    if "wishart" not in name:  # variances of entries of matrices are not given
-        assert_close(fit.summary()["sd"], np.ravel(expected.sd), name)
+    assert_close(fit.summary()["sd"], np.ravel(expected.sd), name)
 
 
 @pytest.mark.parametrize("name", rows_of(IMPROPER, ["half flat, normal sd, multiple"]))

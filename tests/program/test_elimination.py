@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 from bayesgen.program import BetaForm, DirichletForm, Elimination, Normals, PowerForm, Tables, WishartForm
+from bayesgen.program.tables import PowerTable, WishartTable
 from bayesgen.runtime import Traced
 
 RNG = np.random.default_rng(0)
@@ -102,6 +103,25 @@ def test_probabilities_and_matrices_have_the_numbers_of_scipy():
         same(float(log_density({"p": p, "S": S})) - solution.log_integral, expected)
     same(solution.mean["p"], alpha / alpha.sum())
     same(solution.mean["S"], scale / (df - 3))
+
+
+@pytest.mark.parametrize("is_inverse", [True, False])
+def test_entries_of_matrices_have_the_variances_of_scipy(is_inverse):
+    scale = np.array([[2.0, 0.5, 0.1], [0.5, 1.5, -0.3], [0.1, -0.3, 1.0]])
+    law = scipy.stats.invwishart(9.5, scale) if is_inverse else scipy.stats.wishart(9.5, np.linalg.inv(scale))
+    with jax.enable_x64(True):
+        table = WishartTable(jnp.array([9.5, 6.0]), jnp.stack([scale, scale]), WishartForm(is_inverse, False))
+        variance, few = np.asarray(table.variance())
+    same(variance, law.var())
+    same(variance, law.rvs(200_000, random_state=1).var(0), rtol=0.1)
+    assert np.isinf(few).all() == is_inverse
+
+
+def test_variances_are_infinite_where_no_second_moment_exists():
+    with jax.enable_x64(True):
+        table = PowerTable(-1 - jnp.array([0.5, 1.5, 2.5]), jnp.ones(3), -1)
+        variance = np.asarray(table.variance())
+    same(variance, [np.inf, np.inf, scipy.stats.invgamma(2.5).var()])
 
 
 def test_improper_densities_have_no_integral():
