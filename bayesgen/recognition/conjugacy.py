@@ -38,6 +38,7 @@ from .traces import TraceOutputs, Traces, arbitrary_covariates
 
 ROWS = 41  # at which a family is proven
 TOLERANCE = 1e-9
+ROUNDING = 1e-6  # of probabilities that are written in single precision
 
 LEVELS = (0.0, -6.0, 6.0)  # of arbitrary values: in the middle, and in both tails, where links may have bounds
 
@@ -74,11 +75,13 @@ class ClosedForm:
     Attributes:
         findings: of each latent.
         conjugate: the prior, with numbers in place of classes; None unless families are those of all of the program.
-        elimination: of all latents, where there are no such families, and the evidence is the integral over them.
+        has_evidence: whether the log density, all of the latents integrated out, is the log evidence.
+        elimination: of all latents, where there are no such families.
     """
 
     findings: tuple[Finding, ...]
     conjugate: Conjugate | None
+    has_evidence: bool
     elimination: Elimination | None = None
 
     @property
@@ -86,16 +89,10 @@ class ClosedForm:
         """The findings of latents with a family."""
         return [finding for finding in self.findings if finding.latent and finding.family]
 
-    def with_elimination(self, elimination: Elimination, has_evidence: bool, latents: Sequence[str]) -> "ClosedForm":
-        """The parts with a closed form, those that stages integrate out included.
-
-        Args:
-            elimination: the stages.
-            has_evidence: whether the log density, all of the latents integrated out, is the log evidence.
-            latents: of the program.
-        """
+    def with_elimination(self, elimination: Elimination, latents: Sequence[str]) -> "ClosedForm":
+        """The parts with a closed form, those that stages integrate out of the latents of the program included."""
         rest = [name for name in latents if name not in elimination.families]
-        if not elimination.stages or (not rest and not has_evidence):
+        if not elimination.stages or (not rest and not self.has_evidence):
             return self
         reason = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
         findings = (
@@ -104,7 +101,7 @@ class ClosedForm:
             else finding
             for finding in self.findings
         )
-        return ClosedForm(tuple(findings), None, None if rest else elimination)
+        return dataclasses.replace(self, findings=tuple(findings), elimination=None if rest else elimination)
 
 
 class Numbers(NamedTuple):
@@ -226,7 +223,7 @@ class _Search:
         findings = [f._replace(family="finite", reason="") if f.latent in finite else f for f in findings]
         closed = {name: part for name, part in parts.items() if isinstance(part, Block)}
         if unused or len(closed) < len(parts) or not self.program.latents:
-            return ClosedForm(tuple(findings), None)
+            return ClosedForm(tuple(findings), None, self._has_evidence)
         class_part = None if label is None else closed.pop(label)
         conjugate = Conjugate(
             None if class_part is None else class_part.family,
@@ -234,15 +231,35 @@ class _Search:
             tuple(range(len(self.program.classes))),
             class_sites=None if class_part is None else class_part.sites,
         )
-        return ClosedForm(tuple(findings), conjugate)
+        return ClosedForm(tuple(findings), conjugate, True)
 
     # --- why not ------------------------------------------------------------------------------------------------
+
+    @property
+    def _factors(self) -> list[str]:
+        return [name for name in self._sources.log_priors if name not in self.program.latents]
+
+    @property
+    def _has_evidence(self) -> bool:
+        """Whether all priors and likelihoods are normalised."""
+        is_changed = self._factors or any(self._lacks_total(name) for name in self._inputs)
+        return not is_changed and all(self._types[name].is_normalised for name in self.program.latents)
+
+    def _lacks_total(self, name: str) -> bool:
+        """Whether the probabilities of a categorical site do not sum to 1: NumPyro takes them as they are."""
+        if name == self.program.label:
+            tables = [numbers.label for numbers in self._values]
+        else:
+            parameters = [self._parameters_of(name, numbers) for numbers in self._values]
+            tables = [p["log_probs"] for p in parameters if "log_probs" in p]
+        totals = [scipy.special.logsumexp(table, axis=-1) for table in tables]
+        return bool(self._inputs[name]) and any(not np.allclose(total, 0.0, atol=ROUNDING) for total in totals)
 
     def _obstacle(self) -> str | None:
         """Why nothing of the program has a closed form, if so."""
         structure = self.program.structure
-        if factors := [name for name in self._sources.log_priors if name not in self.program.latents]:
-            return f"the factor {factors[0]!r} changes the prior"
+        if self._factors:
+            return f"the factor {self._factors[0]!r} changes the prior"
         if structure.local:
             return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
         if structure.counts_partly:
@@ -286,6 +303,8 @@ class _Search:
         latents, reasons = self._inputs[name], dict(self.plan.reasons)
         if name in reasons:
             return f"rows have no statistic: {reasons[name]}"
+        if self._lacks_total(name):
+            return f"the probabilities of {name!r} do not sum to 1"
         if not latents:
             if name != self.program.label:
                 return "no latent: its distribution is known, and has no family"
@@ -322,7 +341,10 @@ class _Search:
         """The parameters of the site's likelihood."""
         if site.name == self.program.label:
             return {"log_probs": numbers.label[None]}
-        (parameters, _), _ = numbers.attributes[site.name]
+        return self._parameters_of(site.name, numbers)
+
+    def _parameters_of(self, name: str, numbers: Numbers) -> Mapping[str, Array]:
+        (parameters, _), _ = numbers.attributes.get(name, (({}, None), None))
         return parameters
 
     def _tables(self, form: Form, site: RowSite, numbers: Numbers) -> dict[str, np.ndarray]:

@@ -87,10 +87,7 @@ class Introspection:
         closed_form = find_closed_form(self._traces, self.plan)
         if closed_form.conjugate is not None:
             return closed_form
-        traces, program, types = self._traces, self._traces.program, self._traces.classes.types
-        has_factors = len(traces.sources.log_priors) > len(program.latents)
-        is_normalised = not has_factors and all(types[name].is_normalised for name in program.latents)
-        return closed_form.with_elimination(self.elimination, is_normalised, program.latents)
+        return closed_form.with_elimination(self.elimination, self._traces.program.latents)
 
     @functools.cached_property
     @in_float64

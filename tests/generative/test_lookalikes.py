@@ -196,6 +196,20 @@ def sums_by_an_index(n):
         numpyro.sample("x", dist.Bernoulli(jnp.array([q[0], q[1], q.mean()])[y]))
 
 
+def columns_of_a_table(n):
+    """Rows of the table are probabilities that sum to 1; its columns, which classes have, do not."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 0.5])).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+        numpyro.sample("x", dist.Categorical(probs=p.T[y]))
+
+
+def columns_by_a_covariate(n, *, s):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 0.5])).expand([3]).to_event(1))
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Categorical(probs=p.T[s.astype(int)]))
+
+
 def means_in_order(n):
     """The usual way to tell components apart: the posterior is normal on one side of a < b alone."""
     m = numpyro.sample("m", normal().expand([3]).to_event(1))
@@ -285,6 +299,8 @@ SEVERAL = [
     Lookalike(part_of_a_vector, {"x": REALS, "z": ONES}, "m", "z", "shared latent: 'm' enters 'x'"),
     Lookalike(part_of_probabilities, {"x": ONES, "z": ONES}, "p", "x", "shared latent: 'p' enters 'z'"),
     Lookalike(sums_by_an_index, {"x": ONES}, "q", "x", "link: 'q' is not itself the parameter"),
+    Lookalike(columns_of_a_table, {"x": LABELS}, "p", "x", "the probabilities of 'x' do not sum to 1"),
+    Lookalike(columns_by_a_covariate, {"x": LABELS, "s": SWITCH}, "p", "x", "rows have no statistic"),
     Lookalike(means_in_order, {"x": REALS}, "m", "x", "pair: no family"),
     Lookalike(noncentered_curve, {"x": REALS}, "z", "x", "pair: no family"),
     Lookalike(tempered_prior, {"x": ONES}, "q", "x", "proof: prior times likelihood"),
@@ -317,6 +333,8 @@ QUICK = (
     "scale_of_two_means, v",
     "curve_in_some_rows, m",
     "part_of_a_vector, m",
+    "columns_of_a_table",
+    "columns_by_a_covariate",
     "means_in_order, m",
     "noncentered_curve, z",
     "tempered_prior, q",
