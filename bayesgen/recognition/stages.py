@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from numpyro.distributions import constraints
+from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.transforms import AffineTransform, IdentityTransform
 
 from bayesgen.program import (
     Arrays,
@@ -67,7 +68,7 @@ def find_elimination(
         supports: latent -> support of one entry of an event.
     """
     density, stages = _Density(log_density, draws), list[Stage]()
-    reals = tuple(name for name in draws[0] if supports[name] is constraints.real)
+    reals = tuple(name for name in draws[0] if _is_real(supports[name]))
     normals = _largest(_by_size(reals, draws[0]), density.is_quadratic)
     forms = density.forms(
         {name: options for name in draws[0] for support, options in FORMS if supports[name] == support}
@@ -87,6 +88,15 @@ def find_elimination(
     if tables:
         stages.append(Tables(tuple((name, draws[0][name].shape, forms[name]) for name in tables)))
     return Elimination(tuple(stages))
+
+
+def _is_real(support: Constraint) -> bool:
+    """Whether a support is all real numbers, wherever its unconstrained coordinates have their origin and unit."""
+    if support.is_discrete:
+        return False
+    transform = biject_to(support)
+    is_affine = isinstance(transform, AffineTransform) and transform.domain is constraints.real
+    return is_affine or isinstance(transform, IdentityTransform)
 
 
 def _by_size(names: Iterable[str], values: Values) -> tuple[str, ...]:

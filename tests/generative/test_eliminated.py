@@ -292,3 +292,52 @@ def test_the_program_of_markov_chains_has_their_evidence_and_predictive():
     same(fit.log_evidence, known.log_evidence)
     answers = bg.predict(fit, rows, rule=bg.BMA()), bg.predict(known, {"s": words}, rule=bg.BMA())
     same(*(answer.log_probabilities for answer in answers))
+
+
+COEFFICIENTS = bg.LinearNormalInverseGamma(0.2, [[2.0, 0.3], [0.3, 1.0]], 0.4, 0.7, 2.5, 1.3)
+REGRESSIONS = {
+    "with a flat intercept": bg.LinearRegression(),
+    "with a proper prior": bg.LinearRegression(prior=COEFFICIENTS),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_the_program_of_a_linear_regression_has_its_posterior(name):
+    """A flat intercept has the density 1, whose evidence is that of the ready-made model, too."""
+    known, new = exact(REGRESSIONS[name], X, Y), X[:3] + 0.5
+    bound = known.program.function
+
+    def plain(n, *, y_features):
+        bound(n, y_features=y_features)
+
+    fit = exact(GenerativeProgram(plain), dict(known.read(X).covariates), Y)
+    same(fit.log_evidence, known.log_evidence)
+    for parameter, value in known.parameters.items():
+        same(fit.parameters[parameter], value)
+    answer = bg.predict(fit, dict(known.read(new).covariates), rule=bg.BMA())
+    expected = bg.predict(known, new, rule=bg.BMA())
+    for numbers in ("mean", "std"):
+        same(getattr(answer, numbers), getattr(expected, numbers))
+    same(answer.log_density(Y[:3]), expected.log_density(Y[:3]))
+
+
+BY_RESPONSE = bg.LinearNormalInverseGamma(0.2, 0.7, 0.4, 0.7, 2.5, 1.3)
+NAIVE = {
+    "with flat intercepts": bg.NaiveBayesRegression(),
+    "with proper priors": bg.NaiveBayesRegression(BY_RESPONSE, bg.NormalInverseGamma(0.3, 0.6, 2.5, 1.1)),
+}
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_the_program_of_a_naive_bayes_regression_has_its_posterior(name):
+    known = exact(NAIVE[name], X, Y)
+    rows = known.concrete.response.put(known.read(X), Y)
+    fit = exact(as_plain(known), dict(rows.values))
+    same(fit.log_evidence, known.log_evidence)
+    for parameter, value in known.parameters.items():
+        same(fit.parameters[parameter], value)
+    answer = bg.predict(known, X, rule=bg.BMA())
+    same(
+        bg.predict(fit, dict(rows.values), rule=bg.BMA()).log_marginal,
+        answer.log_marginal + answer.log_density(Y),
+    )
