@@ -35,7 +35,15 @@ from bayesgen.program import (
     register_program,
     weakref_safe,
 )
-from bayesgen.recognition import ClosedForm, Introspection, check_signature, continuous_label, summarize_rows
+from bayesgen.recognition import (
+    ClosedForm,
+    Finding,
+    Introspection,
+    check_signature,
+    continuous_label,
+    latents_before_failure,
+    summarize_rows,
+)
 from bayesgen.records import copied, fill
 from bayesgen.runtime import check_not_forked, in_float64, public
 from bayesgen.statistics import (
@@ -422,7 +430,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         """A table of what is known of the posterior before any fit, with a line for each latent and what it enters.
 
         Columns are the latent, the attribute (or label) that it enters, the conjugate family that both are recognised
-        as, and the reason where there is none. `Exact` fits programs whose latents all have a family.
+        as, and the reason where there is none. `Exact` fits programs whose latents all have a family. Where a program
+        cannot be run before data show the shapes of its covariates, the reason says so.
 
         >>> import numpyro, numpyro.distributions as dist
         >>> def coin(n):
@@ -434,7 +443,21 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         """
         import pandas as pd
 
-        return pd.DataFrame(self._closed_form.findings, columns=["latent", "attribute", "family", "reason"])
+        return pd.DataFrame(self._findings, columns=["latent", "attribute", "family", "reason"])
+
+    @property
+    def _findings(self) -> Iterable[Finding]:
+        """What is found of the latents; where covariates wait for data, and it cannot be run without, that it is so."""
+        try:
+            return self._closed_form.findings
+        except DataError:
+            if not self.awaits_covariates:
+                raise
+        reason = (
+            f"the shapes of the covariates {quote_some(self.covariates)} are not known yet: fit.program.closed_form "
+            "says it once data are seen"
+        )
+        return [Finding(name, "", "", reason) for name in latents_before_failure(self)]
 
     @property
     def closed_in_words(self) -> str | None:

@@ -1,5 +1,6 @@
 """The structure of a program, found by running it at two numbers of rows; what breaks a convention is refused."""
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection
@@ -16,6 +17,7 @@ from numpyro.primitives import CondIndepStackFrame
 from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.program import (
+    Arrays,
     FiniteSite,
     Message,
     Program,
@@ -33,6 +35,7 @@ from bayesgen.program import (
     is_plate,
     run_abstractly,
     sample_sites,
+    sites_of,
 )
 from bayesgen.runtime import Traced, in_float64
 from bayesgen.statistics import SequenceDistribution, event_axes, innermost
@@ -40,6 +43,7 @@ from bayesgen.statistics import SequenceDistribution, event_axes, innermost
 CLASS_DISTRIBUTIONS = dist.BernoulliProbs, dist.BernoulliLogits, dist.CategoricalProbs, dist.CategoricalLogits
 DATA_NAMES = ("x", "xs", "y", "ys", "data", "obs", "labels")  # of arguments of functions that are given data
 MOST_JOINT_VALUES = 256  # of the local latents of a row, at each of which the program is evaluated
+RUN_ERRORS = TypeError, ValueError, IndexError, OverflowError  # of what a program calls
 MOST_FINITE = 1_000_000  # joint values of the discrete latents that all rows share
 
 
@@ -141,6 +145,24 @@ def _sizes(program: Program) -> tuple[int, int]:
     return next(sizes), next(sizes)
 
 
+def latents_before_failure(program: Program) -> list[str]:
+    """The latents of a program that cannot be run with its covariates, as far as it comes."""
+    names: list[str] = []
+    size, _ = _sizes(program)
+
+    def note(message: Message) -> None:
+        if all(frame.size != size for frame in message["cond_indep_stack"]):
+            names.append(message["name"])
+
+    def run(covariates: Arrays) -> None:
+        sites_of(program.function_as_made, size, covariates, jax.random.key(0), note)
+
+    columns = program.covariate_columns
+    with contextlib.suppress(*RUN_ERRORS):
+        jax.eval_shape(run, {n: jax.ShapeDtypeStruct((size, *c.row_shape), c.dtype) for n, c in columns.items()})
+    return names
+
+
 def _run(program: Program, size: int) -> tuple[Trace, Traced]:
     """The sites at a number of rows, and the program run freely.
 
@@ -151,7 +173,7 @@ def _run(program: Program, size: int) -> tuple[Trace, Traced]:
         return run_abstractly(program, size)
     except BayesgenError:
         raise
-    except (TypeError, ValueError, IndexError, OverflowError) as error:  # of what the program calls
+    except RUN_ERRORS as error:
         if not program.covariates:
             raise
         message = f"The program cannot be run with the covariates that it is given ({error})."

@@ -12,13 +12,26 @@ from bayesgen.data import read_table
 
 from .pairs import ARRAYS, BEYOND, ENTRIES, IMPROPER, NEW, PROPER, REALS
 
-SLOW = ("identity", "weights", "lines", "multiple of a matrix", "precision")  # links beside the first one of an entry
+SLOW = (  # links beside the first one of an entry, and entries that take long
+    "identity",
+    "weights",
+    "lines",
+    "multiple of a matrix",
+    "precision",
+    "inverse wishart, covariance",
+    "multivariate normal, mean",
+    "gamma, lognormal precision, multiple",
+    "inverse gamma, lognormal variance, multiple",
+    "gamma, weibull rate, multiple",
+    "inverse gamma, weibull scale, multiple",
+)
+ALSO_QUICK = ("beta, bernoulli, identity", "beta, binomial, identity")
 QUICK = ("gamma, poisson, weights", "normal, normal mean, lines")
 
 
 def rows_of(table, quick=()):
     """The entries of a table, of which those that take long are slow."""
-    is_slow = {name: name.split(", ")[-1] in SLOW and not name.startswith("beta") for name in table}
+    is_slow = {name: (name.split(", ")[-1] in SLOW and name not in ALSO_QUICK) or name in SLOW for name in table}
     if quick:
         is_slow = {name: name not in quick for name in table}
     return [pytest.param(name, marks=pytest.mark.slow) if is_slow[name] else name for name in table]

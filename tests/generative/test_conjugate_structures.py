@@ -352,8 +352,8 @@ CASES = {
 
 
 SCALED = ("scaled line", "normal gamma", "inverse wishart", "inverse wishart cholesky", "wishart")
-SLOW = (*SCALED, "stacked", "centered", "walk", "means")
-QUICK = ("effects", "rates")  # whose predictives are in the default tests
+SLOW = (*SCALED, "components", "stacked", "effects", "centered", "noncentered", "walk", "means")
+QUICK = ("rates",)  # whose predictives are in the default tests
 
 
 def assert_evidence_and_means(case):
@@ -389,6 +389,18 @@ def test_a_stick_that_is_broken_is_exact_or_refused():
     else:
         with pytest.raises(bg.FitError, match="'v' of attribute 'x'"):
             bg.fit(case.program, case.rows, method=bg.Exact())
+
+
+@pytest.mark.parametrize("name", ["features", "effects"])
+def test_what_is_closed_is_said_once_data_show_the_shapes_of_covariates(name):
+    case = CASES[name]
+    frame = case.program.closed_form
+    assert frame.latent.tolist() == (["w"] if name == "features" else ["mu", "effect"])
+    assert set(frame.family) == {""}
+    assert frame.reason.str.contains(f"the shapes of the covariates '{case.program.covariates[0]}' are not known").all()
+    fit = bg.fit(case.program, case.rows, method=bg.Exact())
+    assert fit.program.closed_form.latent.tolist() == frame.latent.tolist()
+    assert set(fit.program.closed_form.reason) == {""}
 
 
 @pytest.mark.slow
