@@ -28,7 +28,7 @@ from bayesgen.runtime import (
     padded_size,
 )
 from bayesgen.statistics import SufficientStatistics
-from bayesgen.typing import Array, Float, Seed
+from bayesgen.typing import Array, Float, Int, Seed
 
 from .cross_products import likelihood_terms
 from .density import FAST_TO_COMPILE, LogLikelihood, LogPriorKind, ProgramDensity
@@ -44,6 +44,7 @@ PROOFS = 2  # values at which forms are compared with the density
 DRAWS = 256  # that are made together
 NUMPY_COST = 3e6  # multiplications of a density from which on it is compiled
 ROWS, NUMPY_ROWS = 64, 50_000  # at once; times classes, from which on their integrals are compiled
+NUMPY_CELLS = 1 << 20  # of a table of rows by classes and values, from which on it is compiled
 
 
 @record
@@ -175,12 +176,17 @@ class ClosedProgram:
     def log_joint(self, rows: Rows) -> Float[np.ndarray, "n K"]:
         """log p(x_i, y = k | data) of rows, the latents integrated out."""
         unlabelled = dataclasses.replace(rows, labels=None, weights=None)
-        num_cases = self.program.num_classes * np.size(self.solution.log_integral)
-        is_table = not self.solution.conditionals
+        log_integral, conditionals, possible = self.solution.log_integral, self.solution.conditionals, None
+        is_table = not conditionals
+        if self.finite is not None:  # values of weight zero make nothing possible
+            possible = np.argsort(-log_integral)[: padded_size(np.isfinite(log_integral).sum().item())]
+            log_integral, conditionals = jax.tree.map(lambda leaf: leaf[possible], (log_integral, conditionals))
+        num_cases = self.program.num_classes * np.size(log_integral)
         size = padded_size(max(ROWS, CACHED_CELLS // num_cases)) if is_table else ROWS
-        log_joint = _log_joint if rows.num_rows * num_cases > NUMPY_ROWS else _log_joint.by_numpy
-        conditional = self.solution.conditionals[0] if len(self.solution.conditionals) == 1 else None
-        function = functools.partial(log_joint, self, self.solution.log_integral, conditional)
+        is_compiled = rows.num_rows * num_cases > (NUMPY_CELLS if is_table else NUMPY_ROWS)
+        log_joint = _log_joint if is_compiled else _log_joint.by_numpy
+        conditional = conditionals[0] if len(conditionals) == 1 else None
+        function = functools.partial(log_joint, self, possible, log_integral, conditional)
         return over_chunks(function, unlabelled, rows.num_rows, size, least=ROWS)
 
 
@@ -218,7 +224,11 @@ def _mode(closed: ClosedProgram) -> Values:
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)
 def _log_joint(
-    closed: ClosedProgram, log_integral: Float[Array, "*J"], conditional: Conditional | None, rows: Rows
+    closed: ClosedProgram,
+    possible: Int[Array, " J"] | None,
+    log_integral: Float[Array, "*J"],
+    conditional: Conditional | None,
+    rows: Rows,
 ) -> Float[Array, "n K"]:
     """log p(x_i, y = k | data), from the log evidence and, if there is one stage, the distribution of its latents."""
     if closed.finite is None:
@@ -228,7 +238,7 @@ def _log_joint(
         return _log_joint_given(closed.given(values), rows, *known)
 
     log_weights = log_integral - logsumexp(log_integral)
-    tables = closed.finite.over_values(given, log_integral, conditional)
+    tables = closed.finite.over_values(given, log_integral, conditional, index=possible)
     return logsumexp(log_weights[:, None, None] + tables, axis=0)
 
 

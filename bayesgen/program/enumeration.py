@@ -42,13 +42,13 @@ class Enumeration(Stage):
     def only(self, names: Collection[str]) -> "Enumeration":
         return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
 
-    def over_values(self, function: Callable[..., Any], *arrays: Any) -> Any:
-        """The results of a function at all joint values, and the entries of arrays (J, ...). Traceable.
+    def over_values(self, function: Callable[..., Any], *arrays: Any, index: Any = slice(None)) -> Any:
+        """The results of a function at joint values, all or those of an index, and the entries of arrays. Traceable.
 
         They are computed together where their numbers make a table that is small enough; else batch by batch, and by
         the backward pass again.
         """
-        values: Values = dict(joint_values(self.sites))
+        values = self.at(index)
         batch = max(1, int(TABLE_CELLS / max(1.0, self.cost)))
         if batch >= len(values[self.names[0]]):
             return jax.vmap(function)(values, *arrays)
@@ -59,7 +59,7 @@ class Enumeration(Stage):
         log_integral = logsumexp(logs)
         return WeightedValues(self, logs - log_integral, log_integral)
 
-    def at(self, index: Int[Array, "*draws"]) -> Values:
+    def at(self, index: Int[Array, "*draws"] | slice) -> Values:
         """Latent -> its value in the joint values of these numbers."""
         return {name: jnp.asarray(values)[index] for name, values in joint_values(self.sites).items()}
 

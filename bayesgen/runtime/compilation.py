@@ -237,7 +237,7 @@ class Interpreter(abc.ABC, Generic[Value]):
         constants: Iterable[Any],
         arguments: Iterable[Value],
         results: Sequence[Variable] | None = None,
-        equations: Iterable[JaxprEqn] | None = None,
+        equations: Sequence[JaxprEqn] | None = None,
     ) -> list[Value]:
         """The results of a jaxpr, or some of them, by the equations that they need."""
         results = jaxpr.outvars if results is None else results
@@ -247,7 +247,10 @@ class Interpreter(abc.ABC, Generic[Value]):
         def value_of(operand: Variable) -> Value:
             return self.constant(operand.val, operand) if isinstance(operand, Literal) else values[operand]
 
-        for equation in needed_equations(jaxpr, results) if equations is None else equations:
+        equations = needed_equations(jaxpr, results) if equations is None else equations
+        last_uses: dict[Variable, JaxprEqn | None] = {v: e for e in equations for v in e.invars if isinstance(v, Var)}
+        last_uses |= dict.fromkeys(var for var in results if isinstance(var, Var))
+        for equation in equations:
             operands, inner = list(map(value_of, equation.invars)), self._called_function(equation)
             if equation.primitive.name == "cond" and isinstance(operands[0], np.ndarray):
                 branches, index = equation.params["branches"], int(operands[0])
@@ -257,6 +260,8 @@ class Interpreter(abc.ABC, Generic[Value]):
                 self.results(equation, operands) if inner is None else self.read(inner.jaxpr, inner.consts, operands),
                 strict=True,
             )
+            for spent in {var for var in equation.invars if isinstance(var, Var) and last_uses[var] is equation}:
+                del values[spent]  # the next results take its memory, which is in the cache
         return list(map(value_of, results))
 
     def _called_function(self, equation: JaxprEqn) -> ClosedJaxpr | None:

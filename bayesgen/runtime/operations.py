@@ -103,7 +103,7 @@ def _gathered(operand: np.ndarray, indices: np.ndarray, parameters: Mapping[str,
     is_inside, positions = _positions(operand.shape, indices, parameters["slice_sizes"], *axes)
     cells = operand[positions]
     cells = np.broadcast_to(cells, (*indices.shape[:-1], *cells.shape[indices.ndim - 1 :]))
-    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP:
+    if parameters["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP and not is_inside.all():
         cells = np.where(is_inside, cells, _filling(operand.dtype, parameters["fill_value"]))
     return np.moveaxis(cells, range(indices.ndim - 1, cells.ndim), numbers.offset_dims)
 
