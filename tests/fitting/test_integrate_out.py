@@ -53,7 +53,7 @@ def answers():
 def by_quadrature(answers):
     """Log evidence and posterior given each of many concentrations, in closed form; and the weights of these."""
     X, y = answers
-    grid = np.linspace(0.05, 12.0, 60)
+    grid = np.linspace(0.05, 12.0, 40)
     families = [bg.DirichletCategorical(c) for c in grid]
     frame = {f"q{j}": X["answer"][:, j].astype(str) for j in range(5)}
     models = [bg.NaiveBayes({"categorical": f}, class_prior=bg.DirichletCategorical([1.0, 2.0])) for f in families]

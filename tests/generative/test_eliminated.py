@@ -109,7 +109,11 @@ def program_of(function, labels):
     return GenerativeProgram(function, **({"label": None} if labels is None else {"classes": 3}))
 
 
-@pytest.mark.parametrize("function", CLOSED, ids=lambda function: function.__name__)
+QUICK = [two_scales, shared_table, tied_by_index]
+PROGRAMS = [pytest.param(f, id=f.__name__, marks=() if f in QUICK else pytest.mark.slow) for f in CLOSED]
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
 def test_evidence_is_that_of_textbooks(function):
     rows, labels, log_evidence = CLOSED[function]
     program = program_of(function, labels)
@@ -117,7 +121,7 @@ def test_evidence_is_that_of_textbooks(function):
     same(exact(program, rows, labels).log_evidence, log_evidence)
 
 
-@pytest.mark.parametrize("function", [two_scales, shared_table], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", QUICK[:2], ids=lambda function: function.__name__)
 def test_the_predictive_is_the_ratio_of_evidences(function):
     rows, labels, _ = CLOSED[function]
     program, new = program_of(function, labels), {name: cells[:2] + 1 for name, cells in rows.items()}
@@ -138,6 +142,7 @@ READY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READY)
 def test_the_program_of_a_ready_made_model_has_its_evidence_and_predictive(name):
     known = exact(READY[name], REALS, LABELS)
@@ -160,6 +165,7 @@ def test_draws_have_the_moments_of_the_posterior():
     np.testing.assert_allclose([draws.mean(), draws.std()], [shape / rate, shape**0.5 / rate], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_missing_cells_leave_a_closed_form_or_are_refused():
     known = exact(READY["full"], REALS, LABELS)
     (name,), cells = known.read(REALS).values, REALS.copy()
@@ -216,6 +222,7 @@ def line_of_known_noise(n, *, X):
 MEAN, SPREAD = np.array([0.0, 0.3, 0.3]), np.diag([9.0, 4.0, 4.0])
 
 
+@pytest.mark.slow
 def test_regressions_with_unknown_noise_answer_by_student_t():
     fit = exact(GenerativeProgram(line), {"X": X}, Y)
     shape = np.eye(23) + DESIGN @ SPREAD @ DESIGN.T

@@ -43,7 +43,7 @@ def memberships(n, *, number):
         numpyro.sample("inside", dist.Bernoulli(jnp.asarray(MEMBERS)[concept, number].astype(float)))
 
 
-@pytest.mark.parametrize("examples", SETS, ids=str)
+@pytest.mark.parametrize("examples", [SETS[1], *(pytest.param(s, marks=pytest.mark.slow) for s in SETS[::2])], ids=str)
 def test_the_number_game_as_a_program_is_the_concept_learner(examples):
     program, known = GenerativeProgram(number_game, label=None), exact(bg.ConceptLearner(SPACE), examples)
     fit = exact(program, {"number": np.array(examples) - 1})
@@ -62,6 +62,7 @@ def test_the_number_game_as_a_program_is_the_concept_learner(examples):
     close(np.exp(answer.log_marginal), SHARES[best], atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_label_inside_has_the_membership_of_weak_sampling():
     examples, inside = np.array([16, 8, 2, 64, 31]), np.array([True, True, True, True, False])
     learner = bg.ConceptLearner(SPACE, sampling="weak")
@@ -113,7 +114,9 @@ def log_joints(counts, codes, weights):
     return np.array(logs)
 
 
-@pytest.mark.parametrize("hidden", [0, 2], ids=["labelled", "some without labels"])
+@pytest.mark.parametrize(
+    "hidden", [pytest.param(0, marks=pytest.mark.slow, id="labelled"), pytest.param(2, id="some without labels")]
+)
 def test_weights_and_answers_are_those_of_all_values(hidden):
     codes = np.where(np.arange(7) < hidden, -1, CODES)
     labels = [None if code < 0 else label for code, label in zip(codes, LABELS, strict=True)]
@@ -180,6 +183,7 @@ def of_shifts():
     return np.array(logs) + np.log([0.2, 0.5, 0.3]), (HEIGHTS.mean() - SHIFTS) * 5 / 0.64 / precision, precision**-0.5
 
 
+@pytest.mark.slow
 def test_draws_beside_a_continuous_latent_are_those_of_the_joint_posterior():
     program = GenerativeProgram(shifted, label=None)
     fit = bg.fit(program, {"height": HEIGHTS}, method=bg.NUTS(num_samples=2000), seed=1)
@@ -251,6 +255,7 @@ def test_the_exact_posterior_is_a_mixture_over_values(tmp_path):
     assert program.closed_form["family"].tolist() == ["normal", "finite"]
 
 
+@pytest.mark.slow
 def test_parameters_of_classes_are_given_by_value():
     def measured(n):
         sign = numpyro.sample("sign", dist.Bernoulli(0.4))
@@ -292,6 +297,7 @@ def test_many_values_are_enumerated_batch_by_batch():
 DISASTERS = np.array([4, 5, 4, 0, 1, 4, 3, 4, 0, 6, 3, 3, 4, 0, 2, 1, 0, 1, 0, 0, 1, 2, 1, 0, 1, 1])
 
 
+@pytest.mark.slow
 def test_a_change_point_beside_two_rates():
     """Carlin, Gelfand and Smith (1992): rates before and after a change have gamma posteriors given its year."""
 
