@@ -27,8 +27,6 @@ class Exact(Method):
 
     def refusal(self, problem: ProgramProblem) -> str | None:
         """The reason why the posterior has no closed form: the model, or missing cells or labels."""
-        if problem.is_enumerable:
-            return None
         prior, data = problem.closed_prior, problem.data
         if prior is None:
             return problem.nothing_to_learn or data.model.why_not_conjugate("Exact")
@@ -49,7 +47,7 @@ class Exact(Method):
                     "these rows, or use MAP() or NUTS(), which learn from them."
                 )
             return f"Exact() has no closed form for block {name!r}: {family.why_no_closed_form}"
-        if data.statistics.unlabelled is not None:
+        if data.statistics.unlabelled is not None and not (isinstance(prior, ClosedProgram) and prior.is_enumerated):
             return (
                 "Exact() has no closed form where labels are missing, as they are in "
                 f"{data.statistics.unlabelled.num_rows} rows: the posterior is a mixture over all ways to label them, "
@@ -73,10 +71,6 @@ class Exact(Method):
     def solve(self, problem: ProgramProblem) -> Fit:
         problem.warn_of_constant_columns()
         data = problem.data
-        if problem.is_enumerable:
-            closed = ClosedProgram(problem.program, problem.program.elimination, problem.log_likelihoods)
-            _ = closed.solution  # which is refused here where the data are impossible
-            return problem.result(self, FinitePosterior(closed))
         assert problem.closed_prior is not None
         posterior = self.closed_form(data.model, data.scaled_schema, problem.closed_prior, data.statistics)
         about = {} if data.model.has_columns else {"closed_form": problem.program.closed_in_words}

@@ -93,6 +93,11 @@ class ClosedProgram:
         last = self.elimination.stages[-1] if self.elimination.stages else None
         return last if isinstance(last, Enumeration) else None
 
+    @property
+    def is_enumerated(self) -> bool:
+        """Whether all latents are discrete, so that data of any form have a closed form."""
+        return not self.program.structure.latents
+
     def given(self, values: Arrays) -> "ClosedProgram":
         """The program with values of the latents of the last stage."""
         return copied(self, elimination=Elimination(self.elimination.stages[:-1]), rest={**self.rest, **values})
