@@ -220,7 +220,8 @@ class _Search:
         unused = [name for name in self.program.latents if name not in used]
         findings += [Finding(name, "", "", obstacle or self._why_unused(name)) for name in unused]
         finite = {site.name for site in self.program.structure.finite}
-        findings = [f._replace(family="finite", reason="") if f.latent in finite else f for f in findings]
+        why_unknown = (obstacle or "") if self._factors else ""  # with factors, the evidence has an unknown constant
+        findings = [f._replace(family="finite", reason=why_unknown) if f.latent in finite else f for f in findings]
         closed = {name: part for name, part in parts.items() if isinstance(part, Block)}
         if unused or len(closed) < len(parts) or not self.program.latents:
             return ClosedForm(tuple(findings), None, self._has_evidence)
@@ -232,6 +233,10 @@ class _Search:
             class_sites=None if class_part is None else class_part.sites,
         )
         return ClosedForm(tuple(findings), conjugate, True)
+
+    @property
+    def _factors(self) -> list[str]:
+        return [name for name in self._sources.log_priors if name not in self.program.latents]
 
     # --- why not ------------------------------------------------------------------------------------------------
 
