@@ -480,7 +480,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         return None if closed_form.conjugate is None else copied(closed_form.conjugate, classes=program.classes)
 
     def why_not_conjugate(self, method: str) -> str:
-        finding = next(finding for finding in self._closed_form.findings if finding.reason)
+        reasons = [finding for finding in self._closed_form.findings if finding.reason]
+        finding = min(reasons, key=lambda finding: bool(finding.family))  # what is closed given others comes last
         sites = {"latent": finding.latent, "attribute": finding.attribute}
         named = " of ".join(f"{word} {name!r}" for word, name in sites.items() if name)
         return (

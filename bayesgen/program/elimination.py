@@ -31,6 +31,7 @@ from .random_numbers import RandomNumbers
 from .structure import Arrays
 
 LogDensityOfValues: TypeAlias = Callable[[Arrays], Float[Array, ""]]
+Reduction: TypeAlias = Callable[["Stage", LogDensityOfValues], LogDensityOfValues]
 Values: TypeAlias = dict[str, Array]
 EMPTY: Arrays = {}
 
@@ -166,29 +167,21 @@ class Elimination:
 
     def log_integral(self, log_density: LogDensityOfValues, rest: Arrays) -> Float[Array, ""]:
         """The log density of the remaining latents. Traceable."""
-        return self._marginals(log_density)[-1](rest)
+        return self._densities(log_density, _marginal)[-1](rest)
 
     def misfit(self, log_density: LogDensityOfValues, values: Arrays) -> Float[Array, ""]:
         """The largest misfit of a stage, at values of all latents. Traceable."""
         misfits: list[Float[Array, ""]] = [jnp.zeros(())]
-        for stage, marginal in self._backward(self._marginals(log_density))[::-1]:
+        for stage, marginal in self._backward(self._densities(log_density, _marginal))[::-1]:
             misfits.append(stage.misfit(marginal, values))
             values = {name: value for name, value in values.items() if name not in stage.names}
         return jnp.stack(misfits).max()
-
-    def conditionals(self, log_density: LogDensityOfValues, rest: Arrays) -> list[Conditional]:
-        """The distribution of each stage's latents, at the mean of those of later stages, the last stage first."""
-        values, conditionals = dict(rest), []
-        for stage, marginal in self._backward(self._marginals(log_density)):
-            conditionals.append(stage.conditional(marginal, values))
-            values |= conditionals[-1].mean()
-        return conditionals
 
     def solution(self, log_density: LogDensityOfValues, rest: Arrays, numbers: Arrays) -> Solution:
         """What the stages integrate out, proven at values that are made of standard normal numbers. Traceable."""
         at_means, moved, misfits, shifts = dict(rest), dict(rest), [], []
         conditionals: list[Conditional] = []
-        for stage, marginal in self._backward(self._marginals(log_density)):
+        for stage, marginal in self._backward(self._densities(log_density, _marginal)):
             conditional = stage.conditional(marginal, at_means)
             near = stage.conditional(marginal, moved) if conditionals else conditional
             point, mean = near.about(numbers), conditional.mean()
@@ -217,26 +210,24 @@ class Elimination:
             of_last: a draw of the latents of the last stage, if it is known.
         """
         values = {**rest, **of_last}
-        for stage, marginal in self._backward(self._marginals(log_density)):
+        for stage, marginal in self._backward(self._densities(log_density, _marginal)):
             if not values.keys() >= set(stage.names):
                 values |= stage.conditional(marginal, values).sample(random)
         return {name: values[name] for name in self.names}
 
     def mode(self, log_density: LogDensityOfValues, rest: Arrays) -> Values:
         """The joint mode of the latents that are integrated out, given the rest. Traceable."""
-        values, profiles = dict(rest), [log_density]
-        for stage in self.stages:
-            profiles.append(_profile(stage, profiles[-1]))
-        for stage, profile in self._backward(profiles):
+        values = dict(rest)
+        for stage, profile in self._backward(self._densities(log_density, _profile)):
             values |= stage.conditional(profile, values).mode()
         return {name: values[name] for name in self.names}
 
-    def _marginals(self, log_density: LogDensityOfValues) -> list[LogDensityOfValues]:
-        """The log density, and what each stage leaves of it."""
-        marginals = [log_density]
+    def _densities(self, log_density: LogDensityOfValues, left: Reduction) -> list[LogDensityOfValues]:
+        """The log density, and what is left of it after each stage."""
+        densities = [log_density]
         for stage in self.stages:
-            marginals.append(_marginal(stage, marginals[-1]))
-        return marginals
+            densities.append(left(stage, densities[-1]))
+        return densities
 
     def _backward(self, densities: Sequence[LogDensityOfValues]) -> list[tuple[Stage, LogDensityOfValues]]:
         return list(zip(reversed(self.stages), reversed(densities[:-1]), strict=True))

@@ -140,11 +140,7 @@ class Table(abc.ABC):
 
     def center(self) -> Array:
         """A value in the bulk of the distribution."""
-        return self.about(jnp.zeros(self.value_shape))
-
-    @property
-    @abc.abstractmethod
-    def value_shape(self) -> tuple[int, ...]: ...
+        return self.about(jnp.zeros(()))
 
     @abc.abstractmethod
     def about(self, numbers: Array) -> Array: ...
@@ -206,10 +202,6 @@ class PowerTable(Table):
 
     def sample(self, random: RandomNumbers) -> Array:
         return jnp.exp((random.log_gamma(self.shape) - jnp.log(self.rate)) / self.power)
-
-    @property
-    def value_shape(self) -> tuple[int, ...]:
-        return self.rate.shape
 
     def about(self, numbers: Array) -> Array:
         return (self.shape / self.rate * jnp.exp(numbers / jnp.sqrt(self.shape + 1))) ** (1 / self.power)
@@ -295,10 +287,6 @@ class DirichletTable(Table):
 
     def sample(self, random: RandomNumbers) -> Array:
         return self._shown(jax.nn.softmax(random.log_gamma(self.concentration), axis=-1))
-
-    @property
-    def value_shape(self) -> tuple[int, ...]:
-        return self._shown(self.concentration).shape
 
     def about(self, numbers: Array) -> Array:
         numbers = jnp.stack([numbers, -numbers], -1) if self.is_binary else numbers
@@ -410,10 +398,6 @@ class WishartTable(Table):
         bartlett = jnp.tril(random.normal(self.scale.shape), -1) + diagonal
         factor = jnp.linalg.cholesky(_inverse(self.scale)) @ bartlett
         return self.form.value(factor @ jnp.swapaxes(factor, -1, -2))
-
-    @property
-    def value_shape(self) -> tuple[int, ...]:
-        return self.scale.shape
 
     def about(self, numbers: Array) -> Array:
         factor = jnp.linalg.cholesky(_inverse(self.scale)) * jnp.sqrt(self.df)[..., None, None]

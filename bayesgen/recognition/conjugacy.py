@@ -75,13 +75,13 @@ class ClosedForm:
     Attributes:
         findings: of each latent.
         conjugate: the prior, with numbers in place of classes; None unless families are those of all of the program.
-        has_evidence: whether the log density, all of the latents integrated out, is the log evidence.
+        why_no_evidence: why the log density, all of the latents integrated out, is not the log evidence; "" if it is.
         elimination: of all latents, where there are no such families.
     """
 
     findings: tuple[Finding, ...]
     conjugate: Conjugate | None
-    has_evidence: bool
+    why_no_evidence: str
     elimination: Elimination | None = None
 
     @property
@@ -92,16 +92,18 @@ class ClosedForm:
     def with_elimination(self, elimination: Elimination, latents: Sequence[str]) -> "ClosedForm":
         """The parts with a closed form, those that stages integrate out of the latents of the program included."""
         rest = [name for name in latents if name not in elimination.families]
-        if not elimination.stages or (not rest and not self.has_evidence):
+        if not elimination.stages:
             return self
-        reason = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
+        families = elimination.families if rest or not self.why_no_evidence else {}
+        given = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
+        reason = given or self.why_no_evidence
         findings = (
-            finding._replace(family=elimination.families[finding.latent], reason=reason)
+            finding._replace(family=families.get(finding.latent, ""), reason=reason)
             if finding.reason and finding.latent in elimination.families
             else finding
             for finding in self.findings
         )
-        return dataclasses.replace(self, findings=tuple(findings), elimination=None if rest else elimination)
+        return dataclasses.replace(self, findings=tuple(findings), elimination=None if reason else elimination)
 
 
 class Numbers(NamedTuple):
@@ -219,12 +221,11 @@ class _Search:
         used = {finding.latent for finding in findings}
         unused = [name for name in self.program.latents if name not in used]
         findings += [Finding(name, "", "", obstacle or self._why_unused(name)) for name in unused]
-        finite = {site.name for site in self.program.structure.finite}
-        why_unknown = (obstacle or "") if self._factors else ""  # with factors, the evidence has an unknown constant
-        findings = [f._replace(family="finite", reason=why_unknown) if f.latent in finite else f for f in findings]
+        finite = set() if self._why_no_evidence else {site.name for site in self.program.structure.finite}
+        findings = [f._replace(family="finite", reason="") if f.latent in finite else f for f in findings]
         closed = {name: part for name, part in parts.items() if isinstance(part, Block)}
         if unused or len(closed) < len(parts) or not self.program.latents:
-            return ClosedForm(tuple(findings), None, self._has_evidence)
+            return ClosedForm(tuple(findings), None, self._why_no_evidence)
         class_part = None if label is None else closed.pop(label)
         conjugate = Conjugate(
             None if class_part is None else class_part.family,
@@ -232,11 +233,7 @@ class _Search:
             tuple(range(len(self.program.classes))),
             class_sites=None if class_part is None else class_part.sites,
         )
-        return ClosedForm(tuple(findings), conjugate, True)
-
-    @property
-    def _factors(self) -> list[str]:
-        return [name for name in self._sources.log_priors if name not in self.program.latents]
+        return ClosedForm(tuple(findings), conjugate, "")
 
     # --- why not ------------------------------------------------------------------------------------------------
 
@@ -244,11 +241,16 @@ class _Search:
     def _factors(self) -> list[str]:
         return [name for name in self._sources.log_priors if name not in self.program.latents]
 
-    @property
-    def _has_evidence(self) -> bool:
-        """Whether all priors and likelihoods are normalised."""
-        is_changed = self._factors or any(self._lacks_total(name) for name in self._inputs)
-        return not is_changed and all(self._types[name].is_normalised for name in self.program.latents)
+    @functools.cached_property
+    def _why_no_evidence(self) -> str:
+        """Why the integral over all latents is not the evidence: what is not normalised; "" if it is."""
+        flat = [name for name in self.program.latents if not self._types[name].is_normalised]
+        if self._factors:
+            return f"the factor {self._factors[0]!r} changes the prior"
+        if flat:
+            return f"the prior of {quote_some(flat)} is not normalised, so that there is no evidence"
+        partial = [name for name in self._inputs if self._lacks_total(name)]
+        return f"the probabilities of {quote_some(partial)} do not sum to 1" if partial else ""
 
     def _lacks_total(self, name: str) -> bool:
         """Whether the probabilities of a categorical site do not sum to 1: NumPyro takes them as they are."""

@@ -70,7 +70,7 @@ def test_pairs_have_the_spread_and_predictive_of_quadrature(name):
 def test_improper_priors_have_no_evidence_and_are_integrated_out(name):
     case = IMPROPER[name]
     expected = case.answer(case.rows)
-    with pytest.raises(bg.FitError, match="'theta'"):
+    with pytest.raises(bg.FitError, match="the prior of 'theta' is not normalised, so that there is no evidence"):
         bg.fit(case.program, case.data(slice(-NEW)), method=bg.Exact())
     fit = bg.fit(case.program, case.data(slice(-NEW)), method=bg.NUTS(num_samples=500, integrate_out=["theta"]))
     assert fit.attributes["integrated_out"] == ("theta",)

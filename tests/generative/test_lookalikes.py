@@ -252,6 +252,13 @@ def with_factor(n):
         numpyro.sample("x", dist.Bernoulli(q))
 
 
+def choice_with_factor(n):
+    z = numpyro.sample("z", dist.Bernoulli(0.3))
+    numpyro.factor("bonus", 2.0 * z)
+    with numpyro.plate("rows", n):
+        numpyro.sample("x", dist.Bernoulli(0.2 + 0.6 * z))
+
+
 def hierarchical(n):
     a = numpyro.sample("a", gamma())
     q = numpyro.sample("q", dist.Beta(a, 3.0))
@@ -307,6 +314,7 @@ SEVERAL = [
     Lookalike(tempered_rows, {"x": ONES}, "q", "x", "a scale, a mask"),
     Lookalike(masked_rows, {"x": ONES, "s": SWITCH}, "q", "x", "a scale, a mask"),
     Lookalike(with_factor, {"x": ONES}, "q", "x", "the factor 'bonus'"),
+    Lookalike(choice_with_factor, {"x": ONES}, "z", "x", "the factor 'bonus'"),
     Lookalike(hierarchical, {"x": ONES}, "q", "x", "given 'a', which is sampled"),
     Lookalike(independent_scale, {"x": REALS}, "m", "x", "given 'v', which is sampled"),
     Lookalike(scale_to_a_power, {"x": REALS}, "m", "x", "given 'v', which is sampled"),
@@ -356,6 +364,22 @@ def test_what_only_looks_conjugate_is_refused_with_the_reason(name):
     assert line.reason
     with pytest.raises(bg.FitError, match=r"Exact\(\) has no closed form for .*Use NUTS\(\)"):
         bg.fit(case.program, case.rows, case.labels, method=bg.Exact())
+
+
+def test_exact_names_what_is_not_closed_before_what_is_closed_given_it():
+    with pytest.raises(bg.FitError, match="no closed form for latent 'v' of attribute 'x'"):
+        bg.fit(bg.GenerativeProgram(independent_scale, label=None), {"x": REALS}, method=bg.Exact())
+
+
+def test_a_choice_whose_prior_is_scaled_has_no_evidence():
+    def scaled(n):
+        with handlers.scale(scale=2.0):
+            z = numpyro.sample("z", dist.Bernoulli(0.3))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Bernoulli(0.2 + 0.6 * z))
+
+    with pytest.raises(bg.FitError, match="the prior of 'z' is not normalised"):
+        bg.fit(bg.GenerativeProgram(scaled, label=None), {"x": ONES}, method=bg.Exact())
 
 
 def test_a_link_that_only_the_covariates_of_the_data_show_is_refused_with_these():
