@@ -6,7 +6,7 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.families import LatentVariableFamily
-from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, FinitePosterior
+from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, closed_posterior
 from bayesgen.program import ClosedProgram, ConcreteModel, Conjugate
 from bayesgen.statistics import PatternMoments, SufficientStatistics
 
@@ -65,7 +65,7 @@ class Exact(Method):
         if isinstance(prior, ClosedProgram):
             posterior = prior.update(statistics)
             _ = posterior.solution  # which is refused here where these data have none
-            return ClosedPosterior(posterior) if posterior.finite is None else FinitePosterior(posterior)
+            return closed_posterior(posterior)
         return ConjugatePosterior(model, schema, prior.update(statistics), prior, statistics)
 
     def solve(self, problem: ProgramProblem) -> Fit:

@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.describe import quote_some
 from bayesgen.errors import FitError, ModelError
 from bayesgen.generative import GenerativeProgram
-from bayesgen.posteriors import ClosedPosterior, ConjugatePosterior, ParameterArrays, ProcessPosterior
+from bayesgen.posteriors import ConjugatePosterior, ParameterArrays, ProcessPosterior, closed_posterior
 from bayesgen.program import (
     PRIOR_STARTS,
     ClosedProgram,
@@ -114,7 +114,7 @@ def _posterior_given(problem: ProgramProblem, density: IntegratedDensity, rest: 
     if model is not None:
         prior = model.conjugate(schema)
         return ConjugatePosterior(problem.data.model, schema, prior.update(statistics), prior, statistics, rest)
-    return ClosedPosterior(ClosedProgram(problem.program, density.elimination, density.density.terms, dict(rest)))
+    return closed_posterior(ClosedProgram(problem.program, density.elimination, density.density.terms, dict(rest)))
 
 
 def _check_forms(density: IntegratedDensity, method: str) -> None:

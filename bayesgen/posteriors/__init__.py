@@ -25,7 +25,7 @@ from .draws import (
     warn_of_convergence,
     warn_of_switching,
 )
-from .finite import FinitePosterior
+from .finite import closed_posterior
 from .point import Point
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "ConjugatePosterior",
     "Draws",
     "ExchangeableComponents",
-    "FinitePosterior",
     "ParameterArrays",
     "ParameterSummaries",
     "Point",
@@ -43,6 +42,7 @@ __all__ = [
     "ProcessPosterior",
     "chains_joined",
     "chunk_table",
+    "closed_posterior",
     "convergence_problems",
     "entry_names",
     "label_invariants",

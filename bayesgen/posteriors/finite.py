@@ -10,6 +10,7 @@ import scipy.special
 
 from bayesgen.describe import free_name, quote_some
 from bayesgen.errors import PredictionError
+from bayesgen.program import ClosedProgram
 from bayesgen.records import by_content, fill
 from bayesgen.typing import Float
 
@@ -36,8 +37,8 @@ class FinitePosterior(ClosedPosterior):
         return {"mean": NO_MEAN.format(quote_some(self.values))}
 
     @functools.cached_property
-    def log_evidence(self) -> float:  # type: ignore[override]
-        return float(scipy.special.logsumexp(self.closed.solution.log_integral))
+    def log_evidence(self) -> float | None:  # type: ignore[override]
+        return None if self.closed.rest else float(scipy.special.logsumexp(self.closed.solution.log_integral))
 
     @property
     def values(self) -> ParameterArrays:
@@ -52,7 +53,9 @@ class FinitePosterior(ClosedPosterior):
     @property
     def parameters(self) -> ParameterArrays:
         """The joint values, the means of other latents given each, and the weights."""
-        values = {**self.closed.solution.mean, **self.values}
+        num_values = len(self.weights)
+        points = {n: np.broadcast_to(v, (num_values, *np.shape(v))) for n, v in self.closed.rest.items()}
+        values = {**points, **self.closed.solution.mean, **self.values}
         return {
             **{name: np.asarray(values[name]) for name in self.program.latents},
             free_name("weight", values): self.weights,
@@ -78,3 +81,8 @@ class FinitePosterior(ClosedPosterior):
         """The posterior given one joint value."""
         values, solution = jax.tree.map(operator.itemgetter(index), (self.values, self.closed.solution))
         return ClosedPosterior(fill(self.closed.given(values), solution=solution))
+
+
+def closed_posterior(closed: ClosedProgram) -> ClosedPosterior:
+    """The posterior of a program whose latents are integrated out, discrete ones or none among them."""
+    return ClosedPosterior(closed) if closed.finite is None else FinitePosterior(closed)

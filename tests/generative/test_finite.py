@@ -361,3 +361,31 @@ def test_the_table_of_closed_forms_names_what_is_enumerated():
     assert program.closed_form.to_dict("records") == [line]
     families = PROGRAM.closed_form.set_index("latent")["family"].to_dict()
     assert families == {"": "FixedCategorical", "kind": "finite", "doubled": "finite"}
+
+
+def pooled_or_not(n):
+    concentration = numpyro.sample("concentration", dist.LogNormal(0.0, 1.0))
+    table = numpyro.sample("table", dist.Dirichlet(concentration * jnp.ones(3)).expand([2]).to_event(1))
+    differs = numpyro.sample("differs", dist.Bernoulli(0.5))
+    with numpyro.plate("rows", n):
+        y = numpyro.sample("y", dist.Bernoulli(0.5))
+        numpyro.sample("x", dist.Categorical(jnp.where(differs == 1, table[y], table[0])))
+
+
+def test_a_learned_prior_has_the_weights_of_discrete_latents_given_it():
+    x, y = np.array([0, 2, 2, 1, 0, 2]), np.array([0, 1, 1, 0, 0, 1])
+    program = GenerativeProgram(pooled_or_not, classes=2)
+    fit = bg.fit(program, {"x": x}, y, method=bg.MAP(integrate_out=True))
+    concentration = fit.parameters["concentration"]
+    assert concentration.shape == (2,)
+    assert np.ptp(concentration) == 0
+    a = concentration[0]
+
+    def log_evidence(codes):
+        counts = np.bincount(codes, minlength=3)
+        by_value = scipy.special.gammaln(a + counts) - scipy.special.gammaln(a)
+        return by_value.sum() + scipy.special.gammaln(3 * a) - scipy.special.gammaln(3 * a + len(codes))
+
+    logs = np.array([log_evidence(x), log_evidence(x[y == 0]) + log_evidence(x[y == 1])])
+    close(fit.parameters["weight"], scipy.special.softmax(logs))
+    assert fit.log_evidence is None
