@@ -99,7 +99,10 @@ def test_a_prior_says_which_numbers_come_from_the_data_and_how_to_state_others()
 def test_programs_say_what_their_plans_say(function):
     compressed, rowwise, *_ = PROGRAMS[function]
     program = BOUND[function].for_covariates({})
-    ways = sites(shown(program))
+    entries = shown(program)
+    closed = entries.pop("closed form", "")  # of latents, not of sites of rows
+    assert all(name in program.latents for name in re.findall(r"([\w/]+) \(", closed))
+    ways = sites(entries)
     assert ways.keys() == {"y", *compressed, *rowwise}
     assert {site for site, (way, _) in ways.items() if way == "evaluated row by row"} == {*rowwise}
     assert {site: reason for site, (_, reason) in ways.items() if reason} == dict(program.plan.reasons)

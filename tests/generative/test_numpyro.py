@@ -13,7 +13,7 @@ from program.programs import BOUND, QUICKLY, ROWS, data_of, mixed, reference_den
 
 import bayesgen as bg
 from bayesgen.data import read_table
-from bayesgen.fitting.summaries import summarize
+from bayesgen.fitting.reading import summarize
 
 close = np.testing.assert_allclose
 
