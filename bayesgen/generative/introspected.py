@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from numpyro import handlers
 from numpyro.distributions.constraints import Constraint, is_dependent
 
 from bayesgen.data import Covariate, Rows, Table, category_array, covariate_values
+from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import (
     AnyProgram,
@@ -35,12 +36,22 @@ from bayesgen.program import (
     sites_of,
     with_covariates,
 )
-from bayesgen.recognition import Introspection, check_values, continuous_label
+from bayesgen.recognition import (
+    ClosedForm,
+    Finding,
+    Introspection,
+    check_values,
+    continuous_label,
+    latents_before_failure,
+)
 from bayesgen.records import content_hash, copied, record, state_of_fields
 from bayesgen.runtime import FAST_TO_COMPILE, OwnedJit, Traced, as_key, in_float64
 from bayesgen.typing import Array, Bool, PRNGKeyArray, Seed, Shaped
 
 from .model_arguments import own_array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NEEDS_CLASSES = (
     "GenerativeProgram needs classes=: the labels in order, or their number. (A label whose values are real numbers, "
@@ -160,6 +171,52 @@ class IntrospectedProgram(Program):
     def learns_attributes(self) -> bool:
         """Whether the distributions of attributes depend on latents."""
         return self.introspection.attributes_depend_on_latents
+
+    @property
+    def closed_form(self) -> "pd.DataFrame":
+        """A table of what is known of the posterior before any fit, with a line for each latent and what it enters.
+
+        Columns are the latent, the attribute (or label) that it enters, the conjugate family that both are recognised
+        as, and the reason where there is none. `Exact` fits programs whose latents all have a family. Where a program
+        cannot be run before data show the shapes of its covariates, the reason says so.
+
+        >>> import bayesgen, numpyro, numpyro.distributions as dist
+        >>> def coin(n):
+        ...     q = numpyro.sample("q", dist.Beta(1, 1))
+        ...     with numpyro.plate("tosses", n):
+        ...         numpyro.sample("heads", dist.Bernoulli(q))
+        >>> bayesgen.GenerativeProgram(coin, label=None).closed_form["family"].tolist()
+        ['BetaBernoulli']
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self._findings, columns=["latent", "attribute", "family", "reason"])
+
+    @property
+    def _findings(self) -> Iterable[Finding]:
+        """What is found of the latents; where covariates wait for data, and it cannot be run without, that it is so."""
+        try:
+            return self._closed_form.findings
+        except DataError:
+            if not self.awaits_covariates:
+                raise
+        reason = (
+            f"the shapes of the covariates {quote_some(self.covariates)} are not known yet: fit.program.closed_form "
+            "says it once data are seen"
+        )
+        return [Finding(name, "", "", reason) for name in latents_before_failure(self)]
+
+    @property
+    def closed_in_words(self) -> str | None:
+        """The latents with a closed form, each with its family, and others given which it has it; None without any."""
+        closed = self._closed_form.closed
+        words = {finding.latent: ", ".join(filter(None, (finding.family, finding.reason))) for finding in closed}
+        return ", ".join(f"{latent} ({text})" for latent, text in words.items()) or None
+
+    @functools.cached_property
+    def _closed_form(self) -> ClosedForm:
+        """Of a program of the library, hyperparameters are those of the program itself."""
+        return (self.introspection if self.content is not None else Introspection(self)).closed_form
 
     def check_row_count(self, size: int) -> None:
         """Refuse a program whose distributions change with the number of rows. Those of the library do not."""

@@ -36,12 +36,8 @@ from bayesgen.program import (
     weakref_safe,
 )
 from bayesgen.recognition import (
-    ClosedForm,
-    Finding,
-    Introspection,
     check_signature,
     continuous_label,
-    latents_before_failure,
     summarize_rows,
 )
 from bayesgen.records import copied, fill
@@ -62,7 +58,7 @@ from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -424,52 +420,6 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
             f"A program of one's own makes the classes that it states, {quote_some(self.classes) or 'none'}, and no "
             "other can be added to its fit. State a program with all classes, and fit it to all rows."
         )
-
-    @property
-    def closed_form(self) -> "pd.DataFrame":
-        """A table of what is known of the posterior before any fit, with a line for each latent and what it enters.
-
-        Columns are the latent, the attribute (or label) that it enters, the conjugate family that both are recognised
-        as, and the reason where there is none. `Exact` fits programs whose latents all have a family. Where a program
-        cannot be run before data show the shapes of its covariates, the reason says so.
-
-        >>> import numpyro, numpyro.distributions as dist
-        >>> def coin(n):
-        ...     q = numpyro.sample("q", dist.Beta(1, 1))
-        ...     with numpyro.plate("tosses", n):
-        ...         numpyro.sample("heads", dist.Bernoulli(q))
-        >>> GenerativeProgram(coin, label=None).closed_form["family"].tolist()
-        ['BetaBernoulli']
-        """
-        import pandas as pd
-
-        return pd.DataFrame(self._findings, columns=["latent", "attribute", "family", "reason"])
-
-    @property
-    def _findings(self) -> Iterable[Finding]:
-        """What is found of the latents; where covariates wait for data, and it cannot be run without, that it is so."""
-        try:
-            return self._closed_form.findings
-        except DataError:
-            if not self.awaits_covariates:
-                raise
-        reason = (
-            f"the shapes of the covariates {quote_some(self.covariates)} are not known yet: fit.program.closed_form "
-            "says it once data are seen"
-        )
-        return [Finding(name, "", "", reason) for name in latents_before_failure(self)]
-
-    @property
-    def closed_in_words(self) -> str | None:
-        """The latents with a closed form, each with its family, and others given which it has it; None without any."""
-        closed = self._closed_form.closed
-        words = {finding.latent: ", ".join(filter(None, (finding.family, finding.reason))) for finding in closed}
-        return ", ".join(f"{latent} ({text})" for latent, text in words.items()) or None
-
-    @functools.cached_property
-    def _closed_form(self) -> ClosedForm:
-        """Of a program of the library, hyperparameters are those of the program itself."""
-        return (self.introspection if self.content is not None else Introspection(self)).closed_form
 
     def conjugate(self, schema: Schema) -> Conjugate | ClosedProgram | None:
         """The prior, with blocks of the families that are recognised, or stages; None unless of all latents."""

@@ -279,7 +279,7 @@ class _Walk:
     def _(self, value: np.ndarray) -> Hashable:
         if type(value) is not np.ndarray or value.dtype.hasobject:
             return self._pickled(value)
-        return repr(value.dtype), value.shape, hashlib.sha256(value.ravel().view(np.uint8)).digest()
+        return repr(value.dtype), value.shape, hashlib.sha256(value.ravel().view(np.uint8).data).digest()
 
     @_parts.register
     def _(self, value: jax.Array) -> Hashable:
