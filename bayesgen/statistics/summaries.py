@@ -119,7 +119,7 @@ def class_sums(
         return jnp.matmul(row_weights.T, cells.astype(float), precision=jax.lax.Precision.HIGHEST)
     if observed is None and classes.ndim == 1 and values.shape[1] == 1:
         cells = values[:, 0] if weights is None else values[:, 0] * weights
-        return np.bincount(classes, cells, num_classes)[:, None]
+        return np.bincount(classes, cells, num_classes).astype(np.float64, copy=False)[:, None]  # of no row: integers
     total = np.zeros((num_classes, values.shape[1]))
     for part in chunks(len(values)):
         cells = values[part].astype(np.float64, copy=False)
