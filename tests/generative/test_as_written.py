@@ -61,6 +61,19 @@ def test_log_density_is_that_of_the_model(name):
     np.testing.assert_allclose(program.log_density(latents, rows, labels), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", rows_of_table({"linear", "pooled"}))
+def test_the_page_says_which_latents_are_closed(name):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "guides" / "numpyro-models.md").read_text("utf-8")
+    stated = next(row[4] for line in page.splitlines() if len(row := line.split("|")) == 6 and row[2].strip() == name)
+    latents = made(name).latents
+    table = made(name).closed_form.set_index("latent").family
+    closed = [latent for latent in latents if np.all(table[latent] != "")]
+    others = [latent for latent in latents if latent not in closed]
+    words = [", ".join(f"`{latent}`" for latent in names) for names in (closed, others)]
+    expected = ", given ".join(words) if closed and others else "all" if closed else "none"
+    assert stated.strip() == expected
+
+
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # of priors with funnels, as NumPyro does
 @pytest.mark.parametrize("name", rows_of_table({"logistic"}))
 def test_posterior_is_that_of_numpyro(name):
