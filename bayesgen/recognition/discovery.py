@@ -145,6 +145,7 @@ def _sizes(program: Program) -> tuple[int, int]:
     return next(sizes), next(sizes)
 
 
+@in_float64
 def latents_before_failure(program: Program) -> list[str]:
     """The latents of a program that cannot be run with its covariates, as far as it comes."""
     names: list[str] = []

@@ -1,5 +1,6 @@
 """`Fit.to_sql`: engines that run the query give the prediction of `predict`."""
 
+import contextlib
 import sqlite3
 
 import numpy as np
@@ -27,12 +28,10 @@ NOT_IN_SQL = {
 
 def in_sqlite(query, frame):
     """The rows of the query, from a table whose truth values are numbers: SQLite has no others."""
-    connection = sqlite3.connect(":memory:")
     numbers = {name: cells.map(int, na_action="ignore") for name, cells in frame.items() if cells.dtype == "boolean"}
-    frame.assign(**numbers).to_sql(TABLE, connection, index=False)
-    rows = pd.read_sql(query, connection)
-    connection.close()
-    return rows
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        frame.assign(**numbers).to_sql(TABLE, connection, index=False)
+        return pd.read_sql(query, connection)
 
 
 def in_duckdb(query, frame):
