@@ -103,7 +103,7 @@ ONE = {
     "rate with a ceiling": (gamma, lambda r: dist.Poisson(jnp.minimum(r, 4.0)), COUNTS, LINK),
     "probability with a floor": (beta, lambda q: dist.Bernoulli(jnp.maximum(q, 0.1)), ONES, LINK),
     "rounded mean": (normal, lambda m: dist.Normal(m + jnp.round(m / 8.0), 1.0), REALS, PAIR),
-    "masked prior": (lambda: gamma().mask(False), dist.Poisson, COUNTS, PAIR),
+    "masked prior": (lambda: gamma().mask(False), dist.Poisson, COUNTS, "the prior of 'theta' is not normalised"),
 }
 
 # --- several latents or attributes, covariates, handlers -------------------------------------------------------------
@@ -310,7 +310,7 @@ SEVERAL = [
     Lookalike(columns_by_a_covariate, {"x": LABELS, "s": SWITCH}, "p", "x", "rows have no statistic"),
     Lookalike(means_in_order, {"x": REALS}, "m", "x", "pair: no family"),
     Lookalike(noncentered_curve, {"x": REALS}, "z", "x", "pair: no family"),
-    Lookalike(tempered_prior, {"x": ONES}, "q", "x", "proof: prior times likelihood"),
+    Lookalike(tempered_prior, {"x": ONES}, "q", "x", "the prior of 'q' is not normalised"),
     Lookalike(tempered_rows, {"x": ONES}, "q", "x", "a scale, a mask"),
     Lookalike(masked_rows, {"x": ONES, "s": SWITCH}, "q", "x", "a scale, a mask"),
     Lookalike(with_factor, {"x": ONES}, "q", "x", "the factor 'bonus'"),
