@@ -13,6 +13,8 @@ import pytest
 
 import bayesgen as bg
 
+from .travelling import program_of_a_column
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::ResourceWarning"),
@@ -126,18 +128,7 @@ def test_categories_in_another_order_in_another_partition(dask):
 
 
 def test_a_program_of_ones_own_is_summarised_by_threads_of_two_processes(cluster):
-    def program(n):  # a function of a notebook, which travels by its content
-        import jax.numpy as jnp
-        import numpyro
-        import numpyro.distributions as dist
-
-        with numpyro.plate("K", 3):
-            loc = numpyro.sample("loc", dist.Normal(0, 3))
-        with numpyro.plate("N", n):
-            y = numpyro.sample("y", dist.Categorical(probs=jnp.full(3, 1 / 3)))
-            numpyro.sample("a", dist.Normal(loc[y], 1.0))
-
-    model = bg.GenerativeProgram(program, classes=["ape", "bear", "cat"])
+    model = program_of_a_column()
     frame = pd.DataFrame({"a": RNG.normal(size=N) + CODES, "species": FRAME["species"]})
     expected = bg.fit(model, frame, "species", method=bg.MAP())
     fit = bg.fit(model, cluster(frame, 8), "species", method=bg.MAP())

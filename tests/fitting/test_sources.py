@@ -15,6 +15,8 @@ import bayesgen as bg
 from bayesgen.data import as_source
 from bayesgen.fitting import requests
 
+from .travelling import program_of_a_column
+
 duckdb = pytest.importorskip("duckdb", reason="duckdb is of the extra 'test'")
 ibis = pytest.importorskip("ibis", reason="ibis-framework is of the extra 'test'")
 
@@ -141,18 +143,7 @@ def test_missing_cells_of_joint_families_are_read_in_chunks(engine):
 
 
 def test_a_program_reads_its_sites_and_no_other_column(engine):
-    def program(n):
-        import jax.numpy as jnp
-        import numpyro
-        import numpyro.distributions as dist
-
-        with numpyro.plate("K", 3):
-            loc = numpyro.sample("loc", dist.Normal(0, 3))
-        with numpyro.plate("N", n):
-            y = numpyro.sample("y", dist.Categorical(probs=jnp.full(3, 1 / 3)))
-            numpyro.sample("a", dist.Normal(loc[y], 1.0))
-
-    model = bg.GenerativeProgram(program, classes=["ape", "bear", "cat"])
+    model = program_of_a_column()
     expected = bg.fit(model, COMPLETE.select(["a", "species"]), "species", method=bg.MAP())
     fit = bg.fit(model, engine(COMPLETE), "species", method=bg.MAP())
     np.testing.assert_allclose(fit.parameters["loc"], expected.parameters["loc"], rtol=1e-8)
