@@ -61,3 +61,21 @@ class LogDensity(abc.ABC):
     def owner(self) -> object:
         """The object whose lifetime compiled functions have; None where all of this structure share them."""
         return None
+
+
+class DerivedDensity(LogDensity):
+    """A log density that is made of another one, of which it has all but its vector."""
+
+    density: LogDensity
+
+    @property
+    def loops_over_rows(self) -> bool:
+        return self.density.loops_over_rows
+
+    @property
+    def has_symmetries(self) -> bool:
+        return self.density.has_symmetries
+
+    @property
+    def owner(self) -> object:
+        return self.density.owner

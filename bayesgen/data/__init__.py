@@ -38,7 +38,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .sources import DtypesTable, Source, as_source
+from .sources import HEAD, DtypesTable, Source, as_source, quoted_name
 from .tables import (
     check_columns,
     columns_by_name,
@@ -57,6 +57,7 @@ __all__ = [
     "CATEGORICAL",
     "COUNT",
     "DATASET_NAMES",
+    "HEAD",
     "KINDS",
     "KINDS_OF_STEPS",
     "MISSING_WORDS",
@@ -122,6 +123,7 @@ __all__ = [
     "numbers_of_objects",
     "padded_symbols",
     "probability_names",
+    "quoted_name",
     "read_chunk",
     "read_table",
     "read_tables",

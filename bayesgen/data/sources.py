@@ -173,17 +173,15 @@ class DuckDBSource(Source):
             answers = answer(arrow_of_pandas(batch.iloc[:, len(keep) :].set_axis(list(columns), axis=1)))
             return pd.concat([batch.iloc[:, : len(keep)], pandas_of_arrow(answers).set_axis(codes, axis=1)], axis=1)
 
-        def name(column: str) -> str:
-            return '"' + column.replace('"', '""') + '"'
-
         codes = [f"a{j}" for j in range(len(types))]
         dtypes = dict(zip(self.native.columns, self.native.types, strict=True))
-        texts = [f"CAST({name(column)} AS VARCHAR) AS k{j}" for j, column in enumerate(keep)]
+        texts = [f"CAST({quoted_name(column)} AS VARCHAR) AS k{j}" for j, column in enumerate(keep)]
         schema = dict.fromkeys([f"k{j}" for j in range(len(keep))], duckdb.sqltype("VARCHAR"))
         schema |= dict(zip(codes, duckdb.from_arrow(types.empty_table()).types, strict=True))
-        mapped = self.native.project(", ".join([*texts, *map(name, columns)])).map(answered_batch, schema=schema)
-        casts = [f"CAST(k{j} AS {dtypes[column]}) AS {name(column)}" for j, column in enumerate(keep)]
-        return mapped.project(", ".join([*casts, *(f"a{j} AS {name(field.name)}" for j, field in enumerate(types))]))
+        mapped = self.native.project(", ".join([*texts, *map(quoted_name, columns)])).map(answered_batch, schema=schema)
+        casts = [f"CAST(k{j} AS {dtypes[column]}) AS {quoted_name(column)}" for j, column in enumerate(keep)]
+        named = [f"a{j} AS {quoted_name(field.name)}" for j, field in enumerate(types)]
+        return mapped.project(", ".join([*casts, *named]))
 
 
 class IbisSource(Source):
@@ -446,6 +444,11 @@ def pandas_of_arrow(table: "pa.Table") -> pd.DataFrame:
     import pyarrow as pa
 
     return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get)
+
+
+def quoted_name(name: str) -> str:
+    """A name of any characters, in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _packed(parts: list[bytes]) -> "pa.RecordBatch":

@@ -1,7 +1,7 @@
 """Zeros and ones, and counts: Beta-Bernoulli, gamma-Poisson, and Dirichlet-multinomial where columns share a total."""
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +22,7 @@ from bayesgen.statistics import (
     POISSON,
     Cells,
     ColumnwiseDensity,
+    Likelihood,
     RowDensity,
     Sums,
     filled,
@@ -409,34 +410,23 @@ class DirichletMultinomial(DirichletFamily):
         return {"probs": ("class", "feature")}
 
 
-def _beta_bernoulli(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> BetaBernoulli:
-    a, b = (arguments["probs"][name] for name in ("concentration1", "concentration0"))
-    return BetaBernoulli(a, b).replace(batch_shape=a.shape)
+def _form_of_columns(
+    family: Any, likelihood: Likelihood, parameter: str, prior: Likelihood, arguments: Sequence[str], table: Any
+) -> Form:
+    """The form of a family with one parameter a class and column, which is made of the two arguments of its prior."""
 
+    def with_arguments(by_parameter: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> Any:
+        first, second = (by_parameter[parameter][name] for name in arguments)
+        return family(first, second).replace(batch_shape=first.shape)
 
-def _gamma_poisson(arguments: Mapping[str, Tables], parameters: Tables, pooling: Pooling) -> GammaPoisson:
-    shape, rate = (arguments["rate"][name] for name in ("concentration", "rate"))
-    return GammaPoisson(shape, rate).replace(batch_shape=shape.shape)
-
-
-register_form(
-    Form(
-        BetaBernoulli,
-        lambda likelihood: likelihood == BERNOULLI,
-        {"probs": BETA},
-        lambda p: {"probs": np.exp(p["log_one"])},
-        _beta_bernoulli,
+    return Form(
+        family, lambda other: other == likelihood, {parameter: prior}, lambda p: {parameter: table(p)}, with_arguments
     )
-)
-register_form(
-    Form(
-        GammaPoisson,
-        lambda likelihood: likelihood == POISSON,
-        {"rate": GAMMA},
-        lambda p: {"rate": np.asarray(p["rate"])},
-        _gamma_poisson,
-    )
-)
+
+
+BETA_ARGUMENTS, GAMMA_ARGUMENTS = ("concentration1", "concentration0"), ("concentration", "rate")
+register_form(_form_of_columns(BetaBernoulli, BERNOULLI, "probs", BETA, BETA_ARGUMENTS, lambda p: np.exp(p["log_one"])))
+register_form(_form_of_columns(GammaPoisson, POISSON, "rate", GAMMA, GAMMA_ARGUMENTS, lambda p: np.asarray(p["rate"])))
 register_form(dirichlet_form(DirichletMultinomial, lambda likelihood: likelihood == MULTINOMIAL, is_vector=True))
 default_family.register(Binary, lambda kind, is_sparse: BetaBernoulli())
 # the counts of a sparse matrix share the total of a row

@@ -11,6 +11,7 @@ from bayesgen.errors import FitError, ModelError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import ConjugatePosterior, ParameterArrays, ProcessPosterior, closed_posterior
 from bayesgen.program import (
+    MOST_MISFIT,
     PRIOR_STARTS,
     ClosedProgram,
     IntegratedDensity,
@@ -26,7 +27,6 @@ from .joint import JointMethod
 from .problem import ProgramProblem
 
 MOST_WORK = 2e6  # multiplications of an evaluation, above which no latents are integrated out unless they are named
-PROVEN = 1e-8  # relative error of a form that holds
 INTEGRATED = "integrated_out"  # attribute of a fit: the latents that are integrated out
 POINTS = 3  # at which forms are compared with the density
 
@@ -162,4 +162,4 @@ def _has_forms(density: IntegratedDensity) -> bool:
     """Whether the log density has the forms of the elimination, at a few values of all latents."""
     with jax.enable_x64(True):
         points = dispersed_starts(density.density.program, 0, POINTS)[-POINTS:]
-        return all(density.misfit(density.density.constrain(point)) < PROVEN for point in points)
+        return all(density.misfit(density.density.constrain(point)) <= MOST_MISFIT for point in points)

@@ -15,7 +15,7 @@ import jax
 import narwhals as nw
 import numpy as np
 
-from bayesgen.data import Schema, read_table
+from bayesgen.data import HEAD, Schema, read_table
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel
 from bayesgen.statistics import CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
@@ -26,7 +26,6 @@ from .requests import Request, weighed
 MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
-FIRST_ROWS = 1000
 LABEL, VALUE, WEIGHT = "label", "value", "weight"  # columns of queries
 Expressions: TypeAlias = dict[Hashable, nw.Expr]
 Groups: TypeAlias = Mapping[Hashable, Float[np.ndarray, " G"]]
@@ -136,7 +135,7 @@ class Queries:
     def _first_medians(self) -> tuple[np.ndarray, Float[np.ndarray, "G D"]]:
         """The labels among the first rows, and the medians of their cells: of a constant, its value exactly."""
         columns: Expressions = {("median", index): self._value(name) for index, name in enumerate(self.numbers)}
-        rows = self._projected(self.frame.head(FIRST_ROWS), columns)
+        rows = self._projected(self.frame.head(HEAD), columns)
         labels, medians = self._grouped(rows, {key: nw.col(self._alias(key)).median() for key in columns})
         cells = np.reshape([medians[key] for key in columns], (len(columns), len(labels))).T
         return labels, np.where(np.isfinite(cells), cells, 0.0)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bayesgen.data import BINARY, check_distinct, probability_names
+from bayesgen.data import BINARY, check_distinct, probability_names, quoted_name
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, PredictionError
 from bayesgen.posteriors import ProcessPosterior
@@ -138,7 +138,7 @@ def to_sql(
 
 def _name(*parts: str) -> str:
     """A name in quotes; of several parts with dots between them."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(map(quoted_name, parts))
 
 
 def _combined(parts: Sequence[str], pair: str) -> str:

@@ -10,7 +10,7 @@ from .arbitrary import (
     dispersed_starts,
     run_abstractly,
 )
-from .closed import ClosedProgram
+from .closed import MOST_MISFIT, ClosedProgram
 from .conjugate import Block, ClosedAnswer, ClosedResponse, Conjugate, Densities, SiteEntries
 from .cross_products import CrossProductsTerm, likelihood_terms
 from .density import (
@@ -96,6 +96,7 @@ from .tracing import sites_of
 __all__ = [
     "ALL_DRAWS",
     "BLOCK",
+    "MOST_MISFIT",
     "NUMBERS_OF_A_RUN",
     "PRIOR_STARTS",
     "AnyProgram",

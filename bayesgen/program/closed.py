@@ -39,7 +39,8 @@ from .joint import log_joint_of
 from .random_numbers import ByGenerator, FromKey
 from .structure import Arrays, Program
 
-MOST_MISFIT, MOST_SHIFT = 1e-8, 1e-6
+MOST_MISFIT = 1e-8  # relative, of a form that holds
+MOST_SHIFT = 1e-6
 PROOFS = 2  # values at which forms are compared with the density
 DRAWS = 256  # that are made together
 NUMPY_COST = 3e6  # multiplications of a density from which on it is compiled

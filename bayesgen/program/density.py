@@ -20,14 +20,12 @@ from bayesgen.runtime import CACHED_CELLS, FAST_TO_COMPILE, LEAST_ROWS, LOG_OF_Z
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
-from .elimination import by_name
+from .elimination import EMPTY, by_name
 from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .marginal import class_table
 from .structure import Arrays, Program
-
-EMPTY: Arrays = {}
 
 
 class LogLikelihood(abc.ABC):

@@ -9,7 +9,7 @@ distribution of its latents from derivatives of f,
 - tables whose entries are independent, with densities theta^a exp(-b theta^p), theta^a (1 - theta)^b, Dirichlet and
   Wishart, from the gradients at two points (`Tables`).
 
-Where f has no such form, the conditional distribution is another one: `Stage.holds` compares both at some values.
+Where f has no such form, the conditional distribution is another one: `Stage.misfit` compares both at some values.
 """
 
 import abc
@@ -31,7 +31,7 @@ from .random_numbers import RandomNumbers
 from .structure import Arrays
 
 LogDensityOfValues: TypeAlias = Callable[[Arrays], Float[Array, ""]]
-Reduction: TypeAlias = Callable[["Stage", LogDensityOfValues], LogDensityOfValues]
+Remainder: TypeAlias = Callable[["Stage", LogDensityOfValues], LogDensityOfValues]
 Values: TypeAlias = dict[str, Array]
 EMPTY: Arrays = {}
 
@@ -222,7 +222,7 @@ class Elimination:
             values |= stage.conditional(profile, values).mode()
         return {name: values[name] for name in self.names}
 
-    def _densities(self, log_density: LogDensityOfValues, left: Reduction) -> list[LogDensityOfValues]:
+    def _densities(self, log_density: LogDensityOfValues, left: Remainder) -> list[LogDensityOfValues]:
         """The log density, and what is left of it after each stage."""
         densities = [log_density]
         for stage in self.stages:

@@ -3,13 +3,12 @@
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.log_density import LogDensity
+from bayesgen.log_density import DerivedDensity
 from bayesgen.records import copied, record, static
 from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
 from bayesgen.typing import Array, Float, Int, Seed
@@ -23,7 +22,7 @@ from .structure import Arrays
 
 
 @record
-class IntegratedDensity(LogDensity):
+class IntegratedDensity(DerivedDensity):
     """The log density of the latents that an elimination leaves: those that it has are integrated out.
 
     The vector holds their unconstrained values, site after site, as that of `ProgramDensity` does.
@@ -72,18 +71,6 @@ class IntegratedDensity(LogDensity):
     @property
     def cost(self) -> float:
         return self.density.cost * (1 + self.elimination.num_normals)
-
-    @property
-    def loops_over_rows(self) -> bool:
-        return self.density.loops_over_rows
-
-    @property
-    def has_symmetries(self) -> bool:
-        return self.density.has_symmetries
-
-    @property
-    def owner(self) -> Any:
-        return self.density.owner
 
     def misfit(self, latents: Arrays) -> float:
         """The largest relative error of the forms of the elimination, at values of the continuous latents, and at all

@@ -302,8 +302,8 @@ class DirichletTable(Table):
         return self._shown(jnp.where((exponents >= 0).all(-1, keepdims=True), inside, jnp.nan))
 
     def variance(self) -> Array:
-        total, mean = self.concentration.sum(-1, keepdims=True), self.concentration
-        mean = mean / total
+        total = self.concentration.sum(-1, keepdims=True)
+        mean = self.concentration / total
         return self._shown(mean * (1 - mean) / (total + 1))
 
     def quantile(self, prob: float) -> Array:

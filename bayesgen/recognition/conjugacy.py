@@ -238,15 +238,17 @@ class _Search:
     # --- why not ------------------------------------------------------------------------------------------------
 
     @property
-    def _factors(self) -> list[str]:
-        return [name for name in self._sources.log_priors if name not in self.program.latents]
+    def _why_factor(self) -> str:
+        """That a factor is no prior; "" where there is none."""
+        factor = next((name for name in self._sources.log_priors if name not in self.program.latents), None)
+        return "" if factor is None else f"the factor {factor!r} changes the prior"
 
     @functools.cached_property
     def _why_no_evidence(self) -> str:
         """Why the integral over all latents is not the evidence: what is not normalised; "" if it is."""
         flat = [name for name in self.program.latents if not self._types[name].is_normalised]
-        if self._factors:
-            return f"the factor {self._factors[0]!r} changes the prior"
+        if self._why_factor:
+            return self._why_factor
         if flat:
             return f"the prior of {quote_some(flat)} is not normalised, so that there is no evidence"
         partial = [name for name in self._inputs if self._lacks_total(name)]
@@ -265,8 +267,8 @@ class _Search:
     def _obstacle(self) -> str | None:
         """Why nothing of the program has a closed form, if so."""
         structure = self.program.structure
-        if self._factors:
-            return f"the factor {self._factors[0]!r} changes the prior"
+        if self._why_factor:
+            return self._why_factor
         if structure.local:
             return f"rows have latents of their own, {quote_some([name for name, _ in structure.local])}"
         if structure.counts_partly:

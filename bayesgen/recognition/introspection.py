@@ -38,10 +38,9 @@ from .discovery import discover
 from .indexing import CovariateIndexes
 from .plan import Recognition
 from .separable import FEW_LATENTS, separable
-from .stages import find_elimination
+from .stages import NEAR, arbitrary_latents, find_elimination
 from .traces import CODES, LATENTS, LOCAL, ProgramTrace, TraceOutputs, Traces, arbitrary_covariates
 
-FAR_OUT = 11.3  # the spread of latents far in the tails, where a form that holds elsewhere may not hold
 MOST_ROWS = 300  # of those whose latents are integrated out
 COMPILED_FROM = 16  # chunks of rows, for which compiling takes less time than it saves
 
@@ -98,26 +97,19 @@ class Introspection:
         last = (Enumeration(structure.finite, float(traces.num_parameters)),) if structure.finite else ()
         if structure.local or structure.counts_partly or not structure.latents:
             return Elimination(last)
-        rng, seeds_and_spreads = np.random.default_rng(2), ((11, 1.0), (12, 1.0), (13, FAR_OUT), (13, -FAR_OUT))
-        draws = [traces.draw(arbitrary_numbers(seed), spread) for seed, spread in seeds_and_spreads]
+        rng, latents = np.random.default_rng(2), arbitrary_latents(traces, self._discovery.supports)
         # rows are more than columns of covariates, so that coefficients with flat priors have a normal distribution
         size = max(ROWS, min(3 * sum(math.prod(c.row_shape) for _, c in structure.covariates), MOST_ROWS))
         labels = None if program.label is None else rng.integers(0, program.num_classes, size)
         covariates = arbitrary_covariates(program, size)
-        rows = Rows(traces.rows(draws[0], size), {}, dict(covariates), labels, rng.uniform(0.5, 1.5, size))
-        statistics = summarize_rows(program, self, rows)
-        # matrices far in the tails have no digits left
-        supports, near = (
-            self._discovery.supports,
-            [traces.draw(arbitrary_numbers(seed)).latents for seed in (11, 12, 14, 15)],
+        rows = Rows(
+            traces.rows(traces.draw(arbitrary_numbers(NEAR[0])), size),
+            {},
+            dict(covariates),
+            labels,
+            rng.uniform(0.5, 1.5, size),
         )
-        matrices = [
-            n for n in program.latents if supports[n] in (constraints.lower_cholesky, constraints.positive_definite)
-        ]
-        latents = [
-            {**draw.latents, **{name: values[name] for name in matrices}}
-            for draw, values in zip(draws, near, strict=True)
-        ]
+        statistics = summarize_rows(program, self, rows)
         traced = Traced.of(lambda values: log_density_of_sites(program, values, statistics), latents[0])
         return Elimination((*find_elimination(traced.inline, latents, self._discovery.supports).stages, *last))
 

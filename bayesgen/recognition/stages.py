@@ -35,9 +35,12 @@ from bayesgen.program import (
     TableForm,
     Tables,
     WishartForm,
+    arbitrary_numbers,
 )
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array, Float, Int
+
+from .traces import Traces
 
 TOLERANCE = 1e-10  # of differences that vanish, relative to their terms
 POINTS = 16  # at which a density is evaluated together
@@ -55,6 +58,17 @@ FORMS: Sequence[tuple[Constraint, Sequence[TableForm]]] = (
 """The forms that latents of a support may have."""
 
 Values = dict[str, np.ndarray]
+NEAR = (11, 12, 14, 15)  # seeds of arbitrary latents
+TAILS = ((13, 11.3), (13, -11.3))  # seed and spread of those far in the tails, where a form may not hold
+
+
+def arbitrary_latents(traces: Traces, supports: Mapping[str, Constraint]) -> list[Values]:
+    """Latents about the middle of their priors, and far in both tails, but for matrices, which have no digits there."""
+    near = [traces.draw(arbitrary_numbers(seed)).latents for seed in NEAR]
+    far = [traces.draw(arbitrary_numbers(seed), spread).latents for seed, spread in TAILS]
+    matrices = [n for n in near[0] if supports[n] in (constraints.lower_cholesky, constraints.positive_definite)]
+    tails = ({**tail, **{name: values[name] for name in matrices}} for tail, values in zip(far, near[2:], strict=True))
+    return [*near[:2], *tails]
 
 
 def find_elimination(

@@ -13,13 +13,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.log_density import LogDensity
+from bayesgen.log_density import DerivedDensity, LogDensity
 from bayesgen.records import record
 from bayesgen.runtime import SizedJit, chunks
 from bayesgen.typing import Array, Float, Int
@@ -278,7 +278,7 @@ def _product(factor: Float[Array, "blocks size size"], vector: Float[Array, " m"
 
 
 @record
-class Whitened(LogDensity):
+class Whitened(DerivedDensity):
     """A log density in whitened coordinates, without the constant log volume of the map."""
 
     density: LogDensity
@@ -300,18 +300,6 @@ class Whitened(LogDensity):
 
     def name_of(self, index: int) -> str:
         return self.density.name_of(index)
-
-    @property
-    def loops_over_rows(self) -> bool:
-        return self.density.loops_over_rows
-
-    @property
-    def has_symmetries(self) -> bool:
-        return self.density.has_symmetries
-
-    @property
-    def owner(self) -> Any:
-        return self.density.owner
 
 
 def constrained(density: LogDensity, draws: Float[np.ndarray, "chain draw D"]) -> dict[str, np.ndarray]:
