@@ -1,8 +1,8 @@
-"""Measure everything, print a table, and write benchmarks/results/latest.json.
+"""Measure everything, print a table, and write the results of this machine to benchmarks/results/, line by line.
 
 Peers that are not installed are skipped: `pip install -e '.[bench]'`. A line that ends in an error is said to have
-failed, and the exit status is 1 then. A full run takes about half an hour on 2 cores, and the first time up to an hour
-more for the atlas.
+failed, and the exit status is 1 then. A full run takes at most half an hour on 2 cores. The atlas, which takes longer,
+is measured where it is named, or by `python -m benchmarks.atlas`.
 """
 
 import argparse
@@ -10,9 +10,10 @@ import importlib
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 
-from . import report
-from .measure import Failed, Row
+from . import pages, report
+from .measure import Failed, Missing, Row
 
 ROOMS = (
     "start_up",
@@ -34,52 +35,60 @@ ROOMS = (
     "sampling",
     "integrated",
     "many",
-    "atlas",
     "left_out",
     "as_written",
     "sources",
     "gpu",
 )
+APART = ("atlas",)  # measured only where they are named
 
 
 def main() -> None:
     """Parse the arguments, measure, report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, fewer repeats, one number of rows")
-    parser.add_argument("--only", choices=ROOMS, action="append", help="one of the rooms (repeatable)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, fewer repeats, and no file")
+    parser.add_argument("--only", choices=ROOMS + APART, action="append", help="one of the rooms (repeatable)")
+    parser.add_argument("--resume", action="store_true", help="keep lines that were measured with the same commit")
+    parser.add_argument("--readme", action="store_true", help="write results into README.md and docs, measure nothing")
     options = parser.parse_args()
-    start = time.monotonic()
-    results = [row for room in options.only or ROOMS for row in measured(room, options.quick)]
-    described = report.machine()
-    report.show(results, described)
-    minutes = round((time.monotonic() - start) / 60, 1)
-    report.write(results, described, {**vars(options), "minutes": minutes})
-    if any(isinstance(row, Failed) for row in results):
+    if options.readme:
+        print(*pages.write(report.Results.of_machine()), sep="\n")
+        return
+    results, versions = report.Results.of_machine(), report.software()
+    lines: list[Row | Missing] = []
+    for room in options.only or ROOMS:
+        earlier = [] if options.quick else results.begin(room, versions, options.resume)
+        lines += earlier
+        for line, seconds in measured(room, options.quick, len(earlier)):
+            lines.append(line)
+            if not options.quick:
+                results.add(room, line, seconds)
+    report.show(lines, results.machine | versions)
+    if any(isinstance(line, Failed) for line in lines):
         sys.exit(1)
 
 
-def measured(room, quick):
-    """The lines of a room; a line that fails is reported and does not stop the others."""
-    lines = []
+def measured(room: str, quick: bool, first: int = 0) -> Iterator[tuple[Row | Missing, float]]:
+    """The lines of a room, from one on, with their seconds; one that fails is reported and does not stop the others."""
     try:
-        for measure in importlib.import_module(f"{__package__}.{room}").measures(quick):
-            lines.append(attempt(room, measure))
+        for number, measure in enumerate(importlib.import_module(f"{__package__}.{room}").measures(quick)):
+            if number >= first:
+                start = time.monotonic()
+                line = attempt(room, measure)
+                seconds = time.monotonic() - start
+                words = f"{line.figure:.3g}: {line.medians}, {line.peer_name}" if isinstance(line, Row) else line.reason
+                print(f"{room}: {line.work}: {words} ({seconds:.0f} s)", file=sys.stderr, flush=True)
+                yield line, seconds
     except Exception as error:
-        lines.append(failed(room, error))
-    return lines
+        yield failed(room, error), 0.0
 
 
 def attempt(room, measure):
     """One line."""
-    start = time.monotonic()
     try:
-        row = measure()
+        return measure()
     except Exception as error:
         return failed(room, error)
-    took = time.monotonic() - start
-    found = f"{row.figure:.3g}: {row.medians}, {row.peer_name}" if isinstance(row, Row) else row.reason
-    print(f"{room}: {row.work}: {found} ({took:.0f} s)", file=sys.stderr, flush=True)
-    return row
 
 
 def failed(room, error):

@@ -361,7 +361,8 @@ def write(lines: pd.DataFrame, about: pd.DataFrame, run_options: dict) -> None:
     RESULTS.mkdir(exist_ok=True)
     lines.to_csv(RESULTS / "atlas.csv", index=False, float_format="%.4g")
     about.to_csv(RESULTS / "atlas_tables.csv", index=False)
-    (RESULTS / "atlas.json").write_text(json.dumps({"machine": report.machine(), **run_options}, indent=2) + "\n")
+    machine = {**report.machine(), **report.software()}
+    (RESULTS / "atlas.json").write_text(json.dumps({"machine": machine, **run_options}, indent=2) + "\n")
 
 
 def best_plug_ins(lines: pd.DataFrame) -> pd.DataFrame:

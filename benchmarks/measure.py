@@ -6,11 +6,12 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 
 REPEATS = 5
-LONGEST = 240.0  # seconds after which a line begins no further round; the table tells how many runs it got
+LONGEST = 20.0  # seconds after which a line begins no further round; the table tells how many runs it got
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
@@ -31,6 +32,10 @@ class Goal(abc.ABC):
             return None
         return figure <= self.bound if self.sign == "<=" else figure >= self.bound
 
+    def in_words(self, ours: float, peer: float) -> str:
+        """How ours compares with the peer, in a table of a page; nothing where no peer is compared with."""
+        return ""
+
     def __str__(self):
         return "-" if self.bound is None else f"{self.sign} {self.bound:g}{self.suffix}"
 
@@ -46,6 +51,9 @@ class Faster(Goal):
     def figure(self, ours, peer):
         return peer / ours
 
+    def in_words(self, ours, peer):
+        return f"{legible(peer / ours)} times faster" if ours <= peer else f"{legible(ours / peer)} times as long"
+
 
 @dataclasses.dataclass(frozen=True)
 class Higher(Goal):
@@ -57,6 +65,9 @@ class Higher(Goal):
 
     def figure(self, ours, peer):
         return ours / peer
+
+    def in_words(self, ours, peer):
+        return f"{legible(ours / peer)} times as many"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +81,9 @@ class Price(Goal):
     def figure(self, ours, peer):
         return ours / peer
 
+    def in_words(self, ours, peer):
+        return f"{legible(ours / peer)} times as long"
+
 
 @dataclasses.dataclass(frozen=True)
 class Below(Goal):
@@ -81,6 +95,14 @@ class Below(Goal):
 
     def figure(self, ours, peer):
         return ours
+
+
+GOALS = {goal.__name__: goal for goal in (Faster, Higher, Price, Below)}
+
+
+def legible(value: float) -> str:
+    """A number with three significant digits, or all its digits before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +142,11 @@ class Row:
         """Whether the goal was reached, in a word."""
         return {True: "yes", False: "NO", None: "-"}[self.goal.is_reached(self.figure)]
 
+    def as_json(self) -> dict[str, Any]:
+        """All runs; `from_json` makes the line of it again."""
+        values = {**vars(self), "goal": type(self.goal).__name__, "bound": self.goal.bound}
+        return {**values, "ours": list(self.ours), "peer": list(self.peer)}
+
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
@@ -129,12 +156,25 @@ class Missing:
     reason: str
     verdict = "skipped"
 
+    def as_json(self) -> dict[str, Any]:
+        """What was not measured, and why."""
+        return {"work": self.work, self.verdict: self.reason}
+
 
 @dataclasses.dataclass(frozen=True)
 class Failed(Missing):
     """A line that ended in an error, and which."""
 
     verdict = "failed"
+
+
+def from_json(line: dict[str, Any]) -> Row | Missing:
+    """A line as `as_json` wrote it."""
+    for kind in (Missing, Failed):
+        if kind.verdict in line:
+            return kind(line["work"], line[kind.verdict])
+    values = {name: value for name, value in line.items() if name != "bound"}
+    return Row(**values | {"goal": GOALS[line["goal"]](line["bound"])})
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -224,7 +224,7 @@ def main() -> None:
 
 def written(lines):
     """The text of VALIDATION.md."""
-    machine = report.machine()
+    machine = {**report.machine(), **report.software()}
     about = ", ".join(f"{name} {machine[name]}" for name in ("processor", "cores", "python", "jax", "numpyro"))
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return INTRODUCTION + table + f"\n\n{about}.\n"

@@ -1,8 +1,8 @@
 """The benchmarks run: all are imported, each is measured once at its smallest size, and what fails is said to have."""
 
 import importlib
-import json
 import pkgutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import pytest
 import bayesgen as bg
 import benchmarks.peers
 from benchmarks import __main__ as runner
-from benchmarks import atlas, atlas_page, keel, marginalising, measure, report, start_up
+from benchmarks import atlas, atlas_page, keel, marginalising, measure, pages, report, start_up
 
 MODULES = [
     module.name
@@ -27,40 +27,132 @@ def test_every_module_is_imported(name):
 
 def test_every_room_is_measured_where_none_is_named():
     with_measures = {name for name in MODULES if hasattr(importlib.import_module(name), "measures")}
-    assert {f"benchmarks.{room}" for room in runner.ROOMS} == with_measures
+    assert {f"benchmarks.{room}" for room in runner.ROOMS + runner.APART} == with_measures
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_line_that_fails_is_said_to_have_and_the_command_too(monkeypatch, tmp_path, capsys, fails):
-    def line():
-        if fails:
-            raise KeyError("no such column")
-        return measure.Missing("a peer", "is not installed")
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs the lines that are given as the room start_up, with options; returns what the file of results has of it."""
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
 
-    path = tmp_path / "results" / "latest.json"
-    monkeypatch.setattr(report, "RESULTS", path)
-    monkeypatch.setattr(report, "_commit", lambda: None)  # of a folder that is not there
-    monkeypatch.setattr(start_up, "measures", lambda quick: [line])
-    monkeypatch.setattr("sys.argv", ["benchmarks", "--only", "start_up"])
-    if fails:
-        with pytest.raises(SystemExit) as end:
-            runner.main()
-        assert end.value.code == 1
-        found = {"work": "start_up", "failed": "KeyError: 'no such column'"}
-    else:
+    def run(lines, *options):
+        monkeypatch.setattr(start_up, "measures", lambda quick: lines)
+        monkeypatch.setattr("sys.argv", ["benchmarks", "--only", "start_up", *options])
         runner.main()
-        found = {"work": "a peer", "skipped": "is not installed"}
-    assert json.loads(path.read_text())["results"] == [found]
-    printed = capsys.readouterr().out
-    assert all(text in printed for text in found.values())
+        return report.Results.of_machine().rooms["start_up"]["lines"]
+
+    return run
+
+
+def failing():
+    raise KeyError("no such column")
+
+
+def test_lines_are_printed_and_written(command, capsys):
+    assert command([lambda: measure.Missing("a peer", "is not installed")]) == [
+        {"work": "a peer", "skipped": "is not installed"}
+    ]
+    assert "is not installed" in capsys.readouterr().out
+
+
+def test_a_line_that_fails_is_said_to_have_and_the_command_too(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        command([failing])
+    assert end.value.code == 1
+    (line,) = report.Results.of_machine().lines("start_up")
+    assert line == measure.Failed("start_up", "KeyError: 'no such column'")
+    assert line.reason in capsys.readouterr().out
+
+
+def test_a_run_that_is_resumed_measures_from_the_first_line_that_failed(command):
+    measured = []
+
+    def line(name):
+        return lambda: measured.append(name) or measure.Row(name, measure.Faster(2), [1.0, 3.0], [8.0])
+
+    with pytest.raises(SystemExit):
+        command([line("a"), failing, line("b")])
+    lines = command([line("a"), line("c"), line("b")], "--resume")
+    assert measured == ["a", "b", "c", "b"] and [line["work"] for line in lines] == ["a", "c", "b"]
+    command([line("a")])
+    assert measured[4:] == ["a"]
+
+
+def test_a_quick_run_writes_nothing(command):
+    with pytest.raises(KeyError):
+        command([lambda: measure.Missing("a peer", "is not installed")], "--quick")
+
+
+def results_of(lines, **versions):
+    entry = {"date": "2026-11-26", "seconds": 1.0, "lines": [line.as_json() for line in lines]}
+    names = dict.fromkeys(["python", *report.PACKAGES, "commit"])
+    machine = {"processor": "Abacus", "cores": 2, "memory_gb": 23.4, "device": "cpu"}
+    return report.Results(Path("abacus.json"), machine, {"steps": {**entry, "software": {**names, **versions}}})
+
+
+LINES = [
+    measure.Row("fit", measure.Faster(4), [0.02, 0.5, 0.03], [0.06], peer_name="theirs"),
+    measure.Row("draw", measure.Higher(), [500.0], [1000.0], "ESS/s"),
+    measure.Row("answer", measure.Price(2), [1.5], [1.0]),
+    measure.Row("keep", measure.Below(50.0), [51234.0], [], unit="MB", note="WARNING: full"),
+    measure.Missing("fly", "no wings"),
+]
+
+
+def test_lines_of_results_are_those_that_were_written():
+    assert results_of(LINES).lines("steps") == LINES
+
+
+def test_pages_get_tables_between_their_markers():
+    text = "Before.\n\n<!-- figures: steps -->\nold\n<!-- end of figures -->\n"
+    text += "<!-- figures: machine --><!-- end of figures -->"
+    page = pages.filled(text, results_of(LINES, jax="0.9.2"))
+    assert pages.filled(page, results_of(LINES, jax="0.9.2")) == page
+    assert page.startswith("Before.") and "old" not in page and "2 cores (Abacus, 23 GB;" in page
+    assert page.split("| --- | --- | --- | --- | --- |\n")[1].split("\n\n<!--")[0].splitlines() == [
+        "| fit, against theirs | 30 ms | 60 ms | **2 times faster** | >= 4x |",
+        "| draw | 500 ESS/s | 1,000 ESS/s | **0.5 times as many** | - |",
+        "| answer | 1.5 s | 1 s | 1.5 times as long | <= 2x |",
+        "| keep (WARNING: full) | 51,234 MB |  | **above the goal** | <= 50 |",
+        "",
+        "Not measured: fly (no wings).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("marker", "lines", "version", "message"),
+    [
+        ("many", LINES, "0.9.2", "many was not measured; measure it by `python -m benchmarks --only many`"),
+        ("steps", [measure.Failed("steps", "KeyError: 'x'")], "0.9.2", "steps failed: KeyError: 'x'"),
+        ("machine", LINES, "0.10.1", r"Measured with jax 0\.10\.1, but pyproject\.toml asks for jax"),
+    ],
+)
+def test_results_that_say_nothing_reliable_are_refused(marker, lines, version, message):
+    with pytest.raises(ValueError, match=message):
+        pages.filled(f"<!-- figures: {marker} --><!-- end of figures -->", results_of(lines, jax=version))
+
+
+def test_rooms_that_were_measured_with_other_versions_are_refused():
+    results = results_of(LINES, jax="0.9.2")
+    results.rooms |= {"many": results_of(LINES, jax="0.9.1").rooms["steps"]}
+    with pytest.raises(ValueError, match="many was measured with other versions"):
+        pages.filled("<!-- figures: machine --><!-- end of figures -->", results)
+
+
+@pytest.mark.parametrize("file", sorted(set(report.RESULTS.glob("*.json")) - {report.RESULTS / "atlas.json"}))
+def test_pages_have_the_figures_of_the_results_that_they_name(file):
+    texts = [page.read_text(encoding="utf-8") for page in pages.PAGES]
+    if any(file.name in text for text in texts):
+        results = report.Results.read(file)
+        assert [pages.filled(text, results) for text in texts] == texts
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what peers warn of
-@pytest.mark.parametrize("room", runner.ROOMS)
+@pytest.mark.parametrize("room", runner.ROOMS + runner.APART)
 def test_every_room_runs(monkeypatch, room):
     monkeypatch.setattr(measure, "LONGEST", 0.0)  # one round of each line
-    lines = runner.measured(room, True)
+    lines = [line for line, _ in runner.measured(room, True)]
     assert lines and [line for line in lines if isinstance(line, measure.Failed)] == []
 
 
