@@ -7,28 +7,31 @@ of which the likelihood makes the same summary as of rows. NaN is missing, also 
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
 import jax
 import narwhals as nw
 import numpy as np
 
-from bayesgen.data import HEAD, Schema, read_table
+from bayesgen.data import COUNT, HEAD, Kind, Schema, read_table
 from bayesgen.errors import DataError
 from bayesgen.program import ConcreteModel
-from bayesgen.statistics import CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
-from bayesgen.typing import Float, Int, Shaped
+from bayesgen.statistics import POISSON, CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
+from bayesgen.typing import Category, Float, Int, Shaped
 
 from .requests import Request, weighed
 
 MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
-LABEL, VALUE, WEIGHT = "label", "value", "weight"  # columns of queries
-Expressions: TypeAlias = dict[Hashable, nw.Expr]
-Groups: TypeAlias = Mapping[Hashable, Float[np.ndarray, " G"]]
+LABEL, VALUE, WEIGHT, ROWS, WRONG = "label", "value", "weight", "rows", "wrong"  # columns of queries
+Expressions: TypeAlias = dict[str, nw.Expr]
+Groups: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
+NamedBlock: TypeAlias = tuple[str, Likelihood, Sequence[str]]
 
 
 def statistics_by_query(
@@ -43,21 +46,13 @@ def statistics_by_query(
     blocks, frame = model.summed_blocks(schema), request.source.frame
     if blocks is None or frame is None or schema.unknown != "error":
         return None
-    numbers = [name for _, likelihood, columns in blocks if likelihood.cell_sums.of_numbers for name in columns]
-    pairs, start = list[tuple[int, int]](), 0
-    for _, likelihood, columns in blocks:
-        if likelihood.cell_sums.of_numbers:
-            places = range(start, start + len(columns))
-            products = likelihood.cell_sums is CellSums.PRODUCTS
-            pairs += (
-                itertools.combinations_with_replacement(places, 2) if products else zip(places, places, strict=True)
-            )
-            start += len(columns)
-    if len(pairs) > MOST_SUMS or sum(len(columns) for _, _, columns in blocks) - len(numbers) > MOST_QUERIES:
+    named = [(site, likelihood, [name or str(request.label) for name in names]) for site, likelihood, names in blocks]
+    queries = Queries(request, schema, weighed(frame, request.weight), named)
+    are_numbers = all(request.source.dtypes[name].is_numeric() for name in queries.numbers)
+    if not are_numbers or len(queries.pairs) > MOST_SUMS or queries.num_counts > MOST_QUERIES:
         return None
-    queries = Queries(request, schema, weighed(frame, request.weight), numbers, pairs)
     try:
-        return queries.statistics(blocks)
+        return queries.statistics()
     except DataError:  # chunks are read, and name the row
         return None
 
@@ -69,169 +64,209 @@ class Queries:
     Attributes:
         request, schema: what is asked of which source, and its schema.
         frame: the rows with a weight.
-        numbers: the columns of which moments are asked.
-        pairs: of which of them products are asked, by position; of a column with itself the squares.
+        blocks: site, likelihood and columns of each block.
     """
 
     request: Request
     schema: Schema
     frame: nw.LazyFrame
-    numbers: Sequence[str]
-    pairs: Sequence[tuple[int, int]]
+    blocks: Sequence[NamedBlock]
 
-    def statistics(
-        self, blocks: Sequence[tuple[str, Likelihood, Sequence[str]]]
-    ) -> tuple[SufficientStatistics, int] | None:
+    @functools.cached_property
+    def numbers(self) -> list[str]:
+        """The columns of which moments are asked."""
+        return [name for _, likelihood, columns in self.blocks if likelihood.cell_sums.of_numbers for name in columns]
+
+    @functools.cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Of which of these products are asked, by position; of a column with itself the squares."""
+        pairs = [(place, place) for place in range(len(self.numbers))]
+        for _, likelihood, columns in self.blocks:
+            if likelihood.cell_sums is CellSums.PRODUCTS:
+                pairs += itertools.combinations(map(self.numbers.index, columns), 2)
+        return pairs
+
+    @property
+    def num_counts(self) -> int:
+        """How many columns and totals there are whose values are counted."""
+        blocks = [(likelihood.cell_sums, columns) for _, likelihood, columns in self.blocks]
+        return sum(len(columns) + (sums is CellSums.TOTALS) for sums, columns in blocks if not sums.of_numbers)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, 1 without any."""
+        return max(1, len(self.schema.classes or ()))
+
+    def statistics(self) -> tuple[SufficientStatistics, int] | None:
         """See `statistics_by_query`."""
-        labels, sums, shifts = self._sums(*self._first_medians())
-        if np.any(sums.get("wrong", 0)) or not all(np.isfinite(values).all() for values in sums.values()):
+        answer = self._moments()
+        if answer is None:
             return None
+        labels, sums, moments = answer
         codes = self._codes(labels)
-        moments = self._moments(shifts, sums)
-        squares = np.diagonal(moments.scatter, axis1=1, axis2=2)
-        if (far := moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares).any():
-            if len(labels) > MOST_SHIFTED:
+        weights = np.bincount(codes, sums[WEIGHT], self.num_classes)
+        by_class = jax.tree.map(lambda array: np.tensordot(np.eye(self.num_classes)[:, codes], array, 1), moments)
+        summaries: dict[str, Summary] = {}
+        for name, likelihood, columns in self.blocks:
+            is_counted = not likelihood.cell_sums.of_numbers
+            summary = (
+                self._counted(likelihood, columns)
+                if is_counted
+                else self._summed(likelihood, columns, weights, by_class)
+            )
+            if summary is None:
                 return None
-            ordered, again, shifts = self._sums(labels, np.where(far, moments.mean, shifts), with_extremes=True)
-            places = [ordered.tolist().index(label) for label in labels.tolist()]  # groups come in any order
-            moments = self._moments(shifts[places], {key: values[places] for key, values in again.items()})
-        num_classes = max(1, len(self.schema.classes or ()))
-        weights = np.bincount(codes, sums[WEIGHT], num_classes)
-        by_class = jax.tree.map(lambda array: np.tensordot(np.eye(num_classes)[:, codes], array, 1), moments)
-        summaries, start = dict[str, Summary](), 0
-        for name, likelihood, columns in blocks:
-            if not likelihood.cell_sums.of_numbers:
-                summaries[name] = self._counted(likelihood, columns, num_classes)
-                continue
-            block = slice(start, start := start + len(columns))
-            count, is_matrix = by_class.count[:, block], likelihood.cell_sums is CellSums.PRODUCTS
-            is_complete = (count == weights[:, None]).all()
-            if is_matrix and not is_complete:
-                return None
-            scatter = by_class.scatter[:, block, block]
-            scatter = scatter if is_matrix else np.diagonal(scatter, axis1=1, axis2=2)
-            base = np.zeros(num_classes if is_matrix else count.shape)
-            summaries[name] = Moments(weights if is_complete else count, by_class.mean[:, block], scatter, base)
-        return SufficientStatistics(weights, summaries), int(sums["rows"].sum())
+            summaries[name] = summary
+        return SufficientStatistics(weights, summaries), int(sums[ROWS].sum())
 
     def _codes(self, labels: Shaped[np.ndarray, " G"]) -> Int[np.ndarray, " G"]:
         """The codes of labels. DataError: missing ones."""
-        return np.zeros(len(labels), int) if self.request.label is None else self.schema.encode_labels(labels)
+        return np.zeros(len(labels), int) if self.schema.classes is None else self.schema.encode_labels(labels)
+
+    def _answer(self, frame: nw.LazyFrame, columns: Expressions, asked: Expressions, *by: str) -> nw.DataFrame:
+        """What is asked of the rows of each group, of columns that have names which every engine takes.
+
+        Groups are those of labels, 0 without classes, and of the columns of `by`.
+        """
+        has_classes, weight = self.schema.classes is not None, self.request.weight
+        columns = {LABEL: nw.col(str(self.request.label)) if has_classes else nw.lit(0), **columns}
+        columns |= {} if weight is None else {WEIGHT: nw.col(weight).cast(nw.Float64)}
+        projected, aggregates = ([column.alias(key) for key, column in part.items()] for part in (columns, asked))
+        return self.request.answer(frame.select(*projected).group_by(LABEL, *by).agg(*aggregates))
+
+    def _weighted(self, expression: nw.Expr) -> nw.Expr:
+        return expression if self.request.weight is None else expression * nw.col(WEIGHT)
 
     @property
-    def weight(self) -> nw.Expr | None:
-        """The weights of rows."""
-        return None if self.request.weight is None else nw.col(self.request.weight).cast(nw.Float64)
+    def _weight(self) -> nw.Expr:
+        """The weight of a group."""
+        return nw.len() if self.request.weight is None else nw.col(WEIGHT).sum()
 
-    @property
-    def _label(self) -> nw.Expr:
-        return nw.lit(0) if self.request.label is None else nw.col(self.request.label)
+    # Numbers.
 
     def _value(self, name: str) -> nw.Expr:
         """The cells of a column of numbers, null where they are missing."""
         value = nw.col(name).cast(nw.Float64)
         return nw.when(~value.is_nan()).then(value) if self.request.source.dtypes[name].is_float() else value
 
-    def _first_medians(self) -> tuple[np.ndarray, Float[np.ndarray, "G D"]]:
-        """The labels among the first rows, and the medians of their cells: of a constant, its value exactly."""
-        columns: Expressions = {("median", index): self._value(name) for index, name in enumerate(self.numbers)}
-        rows = self._projected(self.frame.head(HEAD), columns)
-        labels, medians = self._grouped(rows, {key: nw.col(self._alias(key)).median() for key in columns})
-        cells = np.reshape([medians[key] for key in columns], (len(columns), len(labels))).T
-        return labels, np.where(np.isfinite(cells), cells, 0.0)
+    def _moments(self) -> tuple[np.ndarray, Groups, Moments] | None:
+        """The labels of all rows, sums over the rows of each, and their moments.
+
+        None where digits are lost, or cells or weights are no finite numbers. The first shifts are medians of the first
+        rows: of a constant column, its value exactly.
+        """
+        values = {f"x{place}": self._value(name) for place, name in enumerate(self.numbers)}
+        labels, medians = self._grouped(self.frame.head(HEAD), values, {key: nw.col(key).median() for key in values})
+        shifts = np.reshape([medians[key] for key in values], (len(values), len(labels))).T
+        shifts = np.where(np.isfinite(shifts), shifts, 0.0)
+        for _ in range(2):
+            labels, shifts, sums = self._sums(labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED])
+            if np.any(sums.get(WRONG, 0)) or not all(np.isfinite(values).all() for values in sums.values()):
+                return None
+            moments = self._moments_about(shifts, sums)
+            squares = np.diagonal(moments.scatter, axis1=1, axis2=2)
+            far = moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares  # which loses two digits
+            if not far.any():
+                return labels, sums, moments
+            shifts = np.where(far, moments.mean, shifts)
+        return None
 
     def _sums(
-        self, labels: np.ndarray, shifts: Float[np.ndarray, "G D"], *, with_extremes: bool = False
-    ) -> tuple[np.ndarray, Groups, Float[np.ndarray, "H D"]]:
-        """The labels of all rows, sums of distances from shifts, and the shift of each group.
+        self, labels: np.ndarray, shifts: Float[np.ndarray, "G D"]
+    ) -> tuple[np.ndarray, Float[np.ndarray, "H D"], Groups]:
+        """The labels of all rows, the shift of each, and sums of distances from it and of their products.
 
-        Shifts are those of these labels; of others, that of the last.
+        Shifts are those of these labels; of other labels, that of the last.
         """
-        labels, shifts = labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED]
         default = shifts[-1] if len(shifts) else np.zeros(len(self.numbers))
-        by_label, weight = dict(zip(labels.tolist(), shifts, strict=True)), self.weight
-        columns: Expressions = {} if weight is None else {WEIGHT: weight}
-        for index, name in enumerate(self.numbers):
-            shift = nw.lit(float(default[index]))
-            for label, own in [*by_label.items()][:-1]:
-                shift = nw.when(self._label == label).then(nw.lit(float(own[index]))).otherwise(shift)
-            columns["distance", index] = self._value(name) - shift
-            columns |= {("value", index): self._value(name)} if with_extremes else {}
-        rows = self._projected(self.frame, columns)
-        groups, sums = self._grouped(rows, self._asked(with_extremes))
-        return groups, sums, np.array([by_label.get(label, default) for label in groups.tolist()])
-
-    def _asked(self, with_extremes: bool) -> Expressions:
-        """What is asked of each group: numbers of rows and cells, sums, and products."""
-        weight = None if self.request.weight is None else nw.col(WEIGHT)
-        asked: Expressions = {"rows": nw.len(), WEIGHT: nw.len() if weight is None else weight.sum()}
-        if weight is not None:
+        by_label = dict(zip(labels.tolist(), shifts, strict=True))
+        distances: Expressions = {}
+        for place, name in enumerate(self.numbers):
+            shift = nw.lit(float(default[place]))
+            for label, shifts_of_label in [*by_label.items()][:-1]:
+                shift = (
+                    nw.when(nw.col(str(self.request.label)) == label)
+                    .then(nw.lit(float(shifts_of_label[place])))
+                    .otherwise(shift)
+                )
+            distances[f"x{place}"] = self._value(name) - shift
+        asked: Expressions = {ROWS: nw.len(), WEIGHT: self._weight}
+        if self.request.weight is not None:
+            weight = nw.col(WEIGHT)
             is_wrong = weight.is_null() | ~((weight >= 0) & (weight < float("inf")))
-            asked["wrong"] = nw.when(is_wrong).then(1).otherwise(0).sum()
-        distances = [nw.col(self._alias(("distance", index))) for index in range(len(self.numbers))]
-        for index, distance in enumerate(distances):
-            count = distance.count() if weight is None else nw.when(~distance.is_null()).then(weight).sum()
-            asked["count", index] = count
-            asked["sum", index] = (distance if weight is None else distance * weight).sum()
-            if with_extremes:
-                value = nw.col(self._alias(("value", index)))
-                asked["least", index], asked["most", index] = value.min(), value.max()
-        for first, second in self.pairs:
-            product = distances[first] * distances[second]
-            asked["product", first, second] = (product if weight is None else product * weight).sum()
-        return asked
-
-    def _alias(self, key: Hashable) -> str:
-        """The name of a column of a query."""
-        return "_".join(map(str, key if isinstance(key, tuple) else (key,)))
-
-    def _projected(self, frame: nw.LazyFrame, columns: Expressions) -> nw.LazyFrame:
-        """A frame of these columns and of the labels, 0 without any, under names that every engine takes."""
-        columns = {LABEL: self._label, **columns}
-        return frame.select(*(expression.alias(self._alias(key)) for key, expression in columns.items()))
-
-    def _grouped(self, frame: nw.LazyFrame, asked: Expressions) -> tuple[np.ndarray, Groups]:
-        """The labels, and what is asked of the rows of each."""
-        expressions = [expression.alias(self._alias(key)) for key, expression in asked.items()]
-        answer = self.request.answer(frame.group_by(LABEL).agg(*expressions))
-        labels = read_table(answer.select(LABEL).to_native()).column(LABEL)
-        return labels, {key: answer[self._alias(key)].fill_null(0).to_numpy().astype(np.float64) for key in asked}
-
-    def _moments(self, shifts: Float[np.ndarray, "#G D"], sums: Groups) -> Moments:
-        """The moments of each group, with the products that were asked for and zeros in place of the others."""
-        shape = (len(sums["rows"]), len(self.numbers))
-        count, total = (np.reshape([sums[key, j] for j in range(shape[1])], shape[::-1]).T for key in ("count", "sum"))
-        scatter = np.zeros((*shape, shape[1]))
-        shift = total / np.where(count > 0, count, 1.0)
+            asked[WRONG] = nw.when(is_wrong).then(1).otherwise(0).sum()
+        for key in distances:
+            distance = nw.col(key)
+            has_weights = self.request.weight is not None
+            asked[f"{key} count"] = (
+                nw.when(~distance.is_null()).then(nw.col(WEIGHT)).sum() if has_weights else distance.count()
+            )
+            asked[f"{key} sum"] = self._weighted(distance).sum()
         for i, j in self.pairs:
-            scatter[:, i, j] = scatter[:, j, i] = sums["product", i, j] - total[:, i] * shift[:, j]
-        mean = np.where(count > 0, shifts + shift, 0.0)
-        for index in range(shape[1] if ("least", 0) in sums else 0):  # of a column that is constant nothing is rounded
-            is_constant = sums["least", index] == sums["most", index]
-            mean[is_constant, index] = sums["least", index][is_constant]
-            scatter[is_constant, index] = scatter[is_constant, :, index] = 0.0
-        return Moments(count, mean, scatter, np.zeros(shape[0]))
+            asked[f"x{i} x{j}"] = self._weighted(nw.col(f"x{i}") * nw.col(f"x{j}")).sum()
+        groups, sums = self._grouped(self.frame, distances, asked)
+        return groups, np.array([by_label.get(label, default) for label in groups.tolist()]), sums
 
-    def _counted(self, likelihood: Likelihood, columns: Sequence[str], num_classes: int) -> Sums:
-        """The summary of discrete columns, each from how often its values come in each class."""
-        parts = [self._column_summary(likelihood, name, num_classes) for name in columns]
-        tables = jax.tree.map(
-            lambda *arrays: np.concatenate(arrays, 1), *((part.totals, part.log_base) for part in parts)
+    def _grouped(self, frame: nw.LazyFrame, columns: Expressions, asked: Expressions) -> tuple[np.ndarray, Groups]:
+        """The labels, and what is asked of the rows of each."""
+        answer = self._answer(frame, columns, asked)
+        labels = read_table(answer.select(LABEL).to_native()).column(LABEL)
+        return labels, {key: answer[key].fill_null(0).to_numpy().astype(np.float64) for key in asked}
+
+    def _moments_about(self, shifts: Float[np.ndarray, "G D"], sums: Groups) -> Moments:
+        """The moments of each group, with the products that were asked for and zeros in place of the others."""
+        num_groups, num_columns = shifts.shape
+        count, total = (
+            np.reshape([sums[f"x{j} {key}"] for j in range(num_columns)], (num_columns, num_groups)).T
+            for key in ("count", "sum")
         )
-        if all(part.count.ndim == 1 for part in parts):
-            return Sums(parts[0].count, *tables)
-        counts = [np.broadcast_to(trailing(part.count, 2), (num_classes, 1)) for part in parts]
-        return Sums(np.concatenate(counts, 1), *tables)
+        scatter = np.zeros((num_groups, num_columns, num_columns))
+        distance = total / np.where(count > 0, count, 1.0)
+        for i, j in self.pairs:
+            scatter[:, i, j] = scatter[:, j, i] = sums[f"x{i} x{j}"] - total[:, i] * distance[:, j]
+        return Moments(count, np.where(count > 0, shifts + distance, 0.0), scatter, np.zeros(num_groups))
 
-    def _column_summary(self, likelihood: Likelihood, name: str, num_classes: int) -> Sums:
-        """The summary of one discrete column."""
-        weight = self.weight
-        rows = self._projected(self.frame, {VALUE: nw.col(name), **({} if weight is None else {WEIGHT: weight})})
-        count = nw.len() if weight is None else nw.col(WEIGHT).sum()
-        answer = self.request.answer(rows.group_by(VALUE, LABEL).agg(count.alias(WEIGHT)))
-        table = read_table(answer.to_native(), LABEL, WEIGHT)
+    def _summed(
+        self, likelihood: Likelihood, columns: Sequence[str], weights: Float[np.ndarray, " K"], moments: Moments
+    ) -> Moments | None:
+        """The summary of a block of numbers; None where cells of columns that go together are missing."""
+        block = np.array([self.numbers.index(name) for name in columns])
+        count, scatter = moments.count[:, block], moments.scatter[:, block[:, None], block]
+        is_matrix, is_complete = likelihood.cell_sums is CellSums.PRODUCTS, bool((count == weights[:, None]).all())
+        if is_matrix and not is_complete:
+            return None
+        scatter = scatter if is_matrix else np.diagonal(scatter, axis1=1, axis2=2)
+        base = np.zeros(count.shape[: 1 if is_matrix else 2])
+        return Moments(weights if is_complete else count, moments.mean[:, block], scatter, base)
+
+    # Values that are counted.
+
+    def _counted(self, likelihood: Likelihood, columns: Sequence[str]) -> Sums | None:
+        """The summary of discrete columns, each from how often its values come in each class.
+
+        Given their total, counts with Poisson distributions are multinomial: so the coefficient of a row is the base
+        measures of its cells less that of their total. None where cells of these are missing.
+        """
         kinds, categories = self.schema.kinds, self.schema.categories
-        schema = Schema({VALUE: kinds[name]}, {VALUE: categories[name]} if name in categories else {}, columns=(VALUE,))
+        has_totals = likelihood.cell_sums is CellSums.TOTALS
+        cell = POISSON if has_totals else likelihood
+        parts = [self._counts(cell, nw.col(name), kinds[name], categories.get(name)) for name in columns]
+        joined = jax.tree.map(lambda *arrays: np.concatenate([trailing(array, 2) for array in arrays], 1), *parts)
+        are_complete = all(part.count.ndim == 1 for part in parts)
+        joined = dataclasses.replace(joined, count=parts[0].count) if are_complete else joined
+        if not has_totals:
+            return joined
+        total = functools.reduce(operator.add, (nw.col(name).cast(nw.Float64) for name in columns))
+        base = joined.log_base.sum(1) - self._counts(cell, total, COUNT).log_base[:, 0]
+        return dataclasses.replace(joined, log_base=base) if are_complete else None
+
+    def _counts(
+        self, likelihood: Likelihood, value: nw.Expr, kind: Kind | str, categories: Sequence[Category] | None = None
+    ) -> Sums:
+        """The summary of one discrete column, or of values that are computed from several."""
+        answer = self._answer(self.frame, {VALUE: value}, {ROWS: self._weight}, VALUE)
+        table = read_table(answer.to_native(), LABEL, ROWS)
+        schema = Schema({VALUE: kind}, {} if categories is None else {VALUE: categories}, columns=(VALUE,))
         values, observed = schema.encode_cells(table, (VALUE,))
         codes = self._codes(np.asarray(table.labels))
-        return cast(Sums, likelihood.summarize(values, codes, num_classes, table.weights, observed))
+        return cast(Sums, likelihood.summarize(values, codes, self.num_classes, table.weights, observed))

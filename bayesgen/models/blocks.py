@@ -23,7 +23,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import Family, FixedCategorical, Scale, argument_names
 from bayesgen.generative import GenerativeProgram
 from bayesgen.labels import Labelled
-from bayesgen.program import Block, ClosedResponse, ConcreteModel, Conjugate, Model, Plan, Recipe
+from bayesgen.program import Block, ClosedResponse, ConcreteModel, Conjugate, Model, Plan, Recipe, SummedBlock
 from bayesgen.records import copied
 from bayesgen.statistics import (
     Cells,
@@ -275,12 +275,15 @@ class BlockModel(ConcreteModel[Labelled]):
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         return {name: self._likelihood(family, schema, name, columns) for name, family, columns in self.blocks}
 
-    def summed_blocks(self, schema: Schema) -> Sequence[tuple[str, Likelihood, Sequence[str]]] | None:
-        blocks, statistics = self.blocks, self.statistics(schema)
-        are_sums = all(statistics[name].cell_sums is not CellSums.NONE for name, _, _ in blocks)
-        if not are_sums or self.feature_sources or self.response is not None:
+    def summed_blocks(self, schema: Schema) -> Sequence[SummedBlock] | None:
+        statistics, site = self.statistics(schema), None if self.response is None else self.response.site
+        are_sums = all(likelihood.cell_sums is not CellSums.NONE for likelihood in statistics.values())
+        if not are_sums or self.feature_sources:
             return None
-        return [(name, statistics[name], columns) for name, _, columns in blocks]
+        return [
+            (name, statistics[name], (*columns[:-1], None) if name == site else columns)
+            for name, _, columns in self.blocks
+        ]
 
     def with_scale(self, schema: Schema, summaries: Mapping[str, Any]) -> Schema:
         """Fill in means and variances of the columns, from the summaries of the blocks; known ones stay."""

@@ -23,7 +23,7 @@ from bayesgen.data import (
 from bayesgen.errors import ModelError
 from bayesgen.families import Family, LinearNormalInverseGamma, Scale
 from bayesgen.predictives import NormalPredictive, StudentTPredictive
-from bayesgen.program import ClosedAnswer, ClosedResponse, ConcreteModel, Response
+from bayesgen.program import ClosedAnswer, ClosedResponse, ConcreteModel, Response, SummedBlock
 from bayesgen.statistics import (
     Cells,
     Moments,
@@ -170,6 +170,11 @@ class FeatureRegression(BlockModel):
         y = response_of_rows(table, schema.response.name)
         observed = ~np.isnan(y)
         return Rows({RESPONSE: y}, {} if observed.all() and len(y) else {RESPONSE: observed}, {FEATURES: features})
+
+    def summed_blocks(self, schema: Schema) -> Sequence[SummedBlock] | None:
+        if _basis(schema).transformer is not None:
+            return None
+        return [(RESPONSE, self.statistics(schema)[RESPONSE], (*(schema.columns or ()), None))]
 
     def check_rows(self, schema: Schema, attributes: Mapping[str, Cells]) -> None:
         """Nothing: `read` checks the features, and new rows have no response."""

@@ -74,7 +74,7 @@ from .messages import (
     with_integer_values,
 )
 from .missing import check_missing
-from .model import ConcreteModel, Model, Recipe, Response, WrappedModel
+from .model import ConcreteModel, Model, Recipe, Response, SummedBlock, WrappedModel
 from .row_latents import WithRowLatents, repeated_rows, row_digests
 from .rows import AnyProgram, check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
 from .structure import (
@@ -139,6 +139,7 @@ __all__ = [
     "Stage",
     "StatisticsTerm",
     "Structure",
+    "SummedBlock",
     "TableForm",
     "Tables",
     "TimeSteps",

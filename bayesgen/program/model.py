@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
 from numpyro.distributions import constraints
@@ -14,6 +14,9 @@ from bayesgen.errors import DataError, FitError
 from bayesgen.labels import Labelled, Learned
 from bayesgen.statistics import Cells, Likelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int
+
+SummedBlock: TypeAlias = tuple[str, Likelihood, Sequence[str | None]]
+"""Site, likelihood and columns of a block; None is the column of the label."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,8 +177,8 @@ class ConcreteModel(Recipe[Labelled]):
     def statistics(self, schema: Schema) -> dict[str, Likelihood]:
         """Site -> likelihood, for the sites with sufficient statistics."""
 
-    def summed_blocks(self, schema: Schema) -> Sequence[tuple[str, Likelihood, Sequence[str]]] | None:
-        """Site, likelihood and columns of each block, where these are all that statistics are made of; else None."""
+    def summed_blocks(self, schema: Schema) -> Sequence[SummedBlock] | None:
+        """The blocks, where sums of their cells are all that statistics are made of; else None."""
         return None
 
     @property

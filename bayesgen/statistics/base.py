@@ -217,6 +217,7 @@ class CellSums(enum.Enum):
     SQUARES = 1  # the cells of each column, and their squares
     PRODUCTS = 2  # the cells of each column, and products of any two
     VALUES = 3  # how often each value of each column comes
+    TOTALS = 4  # these, and how often each total of the cells of a row comes
 
     @property
     def of_numbers(self) -> bool:

@@ -19,7 +19,7 @@ from bayesgen.runtime import chunks, compiled
 from bayesgen.typing import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 from .arrays import LOG_2PI, filled, flatten_rows, namespace, precise
-from .base import DensityGivenFeatures, Likelihood, Parameters, register
+from .base import CellSums, DensityGivenFeatures, Likelihood, Parameters, register
 from .moments import class_moments
 from .summaries import Moments, Sample
 
@@ -117,6 +117,7 @@ class LinearNormalLikelihood(Likelihood):
 
     has_row_parameters = True
     takes_squares = True
+    cell_sums = CellSums.PRODUCTS  # of the features, and of a column at the end
 
     def summary_of(self, sample: Sample) -> Moments:
         """Centred moments and cross products of features and column. See `Likelihood.summarize`."""

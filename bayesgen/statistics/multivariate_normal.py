@@ -89,6 +89,7 @@ def _completed_part(
     columns, dimension = completed.missing.T, len(loc)
     entries = (columns[:, None] * dimension + columns[None]).ravel()
     missing_covariance = np.bincount(entries, (count * completed.covariance).ravel(), dimension**2)
+    missing_covariance = missing_covariance.astype(np.float64, copy=False)  # of no missing cell: integers
     log_terms = -count @ completed.half_log_det - 0.5 * LOG_2PI * total * (dimension - size)
     return Moments(total[None], shift[None], scatter[None], log_terms[None]), missing_covariance.reshape(
         dimension, dimension

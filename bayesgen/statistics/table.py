@@ -51,8 +51,8 @@ class ExponentialFamily(Likelihood):
         name: for messages.
         mean: natural parameters -> mean; None where it is not known.
         draw: (random numbers, natural parameters) -> a draw of each; None where it is not known.
-        cell_sums: VALUES for columns of counts, whose only statistic is the count; numbers have as many values as there
-            are rows.
+        cell_sums: VALUES or TOTALS for columns of counts, whose only statistic is the count; numbers have as many
+            values as there are rows.
     """
 
     statistics: Callable[[Any, Any], tuple[Array, ...]]
@@ -215,6 +215,7 @@ MULTINOMIAL = ExponentialFamily(
     log_base=_log_multinomial,
     event_dim=1,
     name="a multinomial distribution",
+    cell_sums=CellSums.TOTALS,
 )
 POISSON = ExponentialFamily(
     statistics=lambda x, row: (x,),

@@ -115,10 +115,25 @@ def test_frames_tables_datasets_and_folders_are_sources_too(tmp_path):
         assert_equal_fits(bg.NaiveBayes(), MIXED, source, weight="w")
 
 
-@pytest.mark.parametrize("model", [bg.LinearRegression(), bg.JointGaussianRegression(), bg.NaiveBayesRegression()])
-def test_a_regression_reads_its_response_by_name(engine, model):
-    table = COMPLETE.select(["a", "i", "b"])
-    assert_equal_fits(model, table, engine(table), y="b")
+REGRESSIONS = [bg.LinearRegression(), bg.LinearRegression(intercept=False), bg.JointGaussianRegression()]
+
+
+@pytest.mark.parametrize("model", [*REGRESSIONS, bg.NaiveBayesRegression()])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_a_regression_reads_its_response_by_name(engine, model, weight):
+    table = COMPLETE.select(["a", "i", "b", *([weight] if weight else [])])
+    assert_equal_fits(model, table, engine(table), y="b", weight=weight)
+
+
+@pytest.mark.parametrize("response", [some_missing(NUMBERS["b"]), pa.array(NUMBERS["i"].astype(str))])
+def test_responses_that_are_missing_or_no_numbers_are_read_in_chunks(queried, response):
+    table = pa.table({"a": NUMBERS["a"], "b": response})
+    if pa.types.is_string(response.type):
+        with pytest.raises(bg.DataError, match="a regression wants numbers"):
+            bg.fit(bg.LinearRegression(), queried(table), "b", method=bg.Exact())
+    else:
+        fit = assert_equal_fits(bg.LinearRegression(), table, queried(table), y="b")
+        assert fit.attributes["statistics"]["by"] == "chunks"
 
 
 def test_models_without_labels_need_no_name(engine):
@@ -180,15 +195,18 @@ def answers(monkeypatch):
     return given
 
 
-@pytest.mark.parametrize("name", ["kinds by dtype", "counts", "categories", "full"])
+IN_QUERIES = {name: (*MODELS[name], "species") for name in MODELS} | {
+    type(model).__name__: (model, COMPLETE.select(["a", "i", "b", "w"]), "b") for model in REGRESSIONS
+}
+
+
+@pytest.mark.parametrize("name", IN_QUERIES)
 def test_only_sums_and_counts_leave_an_engine(queried, answers, name):
-    model, table = MODELS[name]
+    model, table, y = IN_QUERIES[name]
     sizes = []
     for copies in (1, 3):
         answers.clear()
-        fit = bg.fit(
-            model, queried(pa.concat_tables([table] * copies)), "species", sample_weight="w", method=bg.Exact()
-        )
+        fit = bg.fit(model, queried(pa.concat_tables([table] * copies)), y, sample_weight="w", method=bg.Exact())
         assert fit.attributes["statistics"] | {"bytes": 0} == {
             "by": "engine",
             "engine": fit.attributes["statistics"]["engine"],
@@ -197,7 +215,8 @@ def test_only_sums_and_counts_leave_an_engine(queried, answers, name):
             "bytes": 0,
         }
         sizes.append([len(answer) for answer in answers])
-    distinct = [len(set(table[name].to_pylist())) for name in ("sky", "wet", "legs") if name in table.column_names]
+    columns = [table[name].to_pylist() for name in ("sky", "wet", "legs", "u", "v") if name in table.column_names]
+    distinct = [len(set(cells)) for cells in [*columns, *([map(sum, zip(*columns, strict=True))] * (name == "words"))]]
     most = 3 * max(distinct, default=1)
     assert sizes[0] == sizes[1] and max(sizes[0]) <= most
 
@@ -233,23 +252,38 @@ def test_a_stream_is_read_once(tmp_path):
 # Numbers that are hard on sums.
 
 
-@pytest.mark.parametrize("model", [bg.NaiveBayes(), bg.GaussianDiscriminant()])
+HARD_MODELS = [
+    (bg.NaiveBayes(), "species"),
+    (bg.GaussianDiscriminant(), "species"),
+    (bg.LinearRegression(), "b"),
+    (bg.JointGaussianRegression(), "b"),
+]
+
+
+@pytest.mark.parametrize(("model", "y"), HARD_MODELS)
 @pytest.mark.parametrize("weight", [None, "w"])
 @pytest.mark.parametrize(
     "columns",
     [
+        {"a": np.float32(1e4) + random().normal(size=N).astype(np.float32), "b": random().normal(size=N) - 1e6},
         {"a": 1e6 + random().normal(size=N), "b": 1e-3 * random().normal(size=N) - 1e3},
         {"a": np.sort(1e9 + 1e3 * random().normal(size=N)), "b": 1e6 * CODES + random().normal(size=N)},
         {"a": np.where(np.arange(N) < 200, -1e12, 1.0) + random().normal(size=N), "b": random().normal(size=N)},
         {"a": 0.1 * CODES, "b": random().normal(size=N)},
         {"a": random().integers(0, 255, N).astype(np.uint8), "b": 2**60 + 3 * np.arange(N)},
     ],
-    ids=["a million deviations from zero", "sorted", "first rows far away", "constant in a class", "integers"],
+    ids=[
+        "float32",
+        "a million deviations from zero",
+        "sorted",
+        "first rows far away",
+        "constant in a class",
+        "integers",
+    ],
 )
-def test_sums_keep_their_digits(queried, model, weight, columns):
-    table = rows(**columns)
-    table = table if weight else table.drop_columns("w")
-    assert_equal_fits(model, table, queried(table), weight=weight)
+def test_sums_keep_their_digits(queried, model, y, weight, columns):
+    table = rows(**columns).select([*columns, *(["species"] * (y == "species")), *([weight] if weight else [])])
+    assert_equal_fits(model, table, queried(table), y=y, weight=weight)
 
 
 def test_a_column_that_is_constant_has_no_variance_at_all(queried):
