@@ -38,7 +38,7 @@ from .schema import Schema
 from .sequence_cells import SequenceSteps, padded_symbols, refuse_unknown, step_codes, steps_of
 from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
-from .sources import HEAD, DtypesTable, Source, as_source, quoted_name
+from .sources import HEAD, Source, as_source, quoted_name
 from .tables import (
     check_columns,
     columns_by_name,
@@ -50,6 +50,7 @@ from .tables import (
     read_tables,
     warn_of_unknown,
 )
+from .unread import DtypesTable
 from .views import Table, collected, sharing_cells, successive_rows
 
 __all__ = [

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, cast
 
 import narwhals as nw
 import numpy as np
@@ -26,10 +26,6 @@ import pandas as pd
 
 from bayesgen.errors import BayesgenError, DataError
 from bayesgen.runtime import TABLE_CELLS
-from bayesgen.typing import Category
-
-from .columns import kind_of_dtype
-from .views import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +63,11 @@ class Source(abc.ABC):
         """The column names, in order."""
         return tuple(self.dtypes)
 
+    @property
+    def query_engine(self) -> str:
+        """What messages call the engine of queries."""
+        return self.engine if self.frame is None else _LAZY[self.frame.implementation].engine
+
     def chunks(self, columns: Sequence[str]) -> "Iterator[pa.Table]":
         """Some columns of successive rows, in tables that fit memory. A DataError is the engine's own error."""
         with self.telling_errors():
@@ -83,8 +84,9 @@ class Source(abc.ABC):
 
     def query(self, frame: nw.LazyFrame) -> nw.DataFrame:
         """The answer of the engine to a query, which has few rows."""
-        with self.telling_errors():
-            return frame.collect("pyarrow")
+        in_parts = {"engine": "streaming"} if frame.implementation is nw.Implementation.POLARS else {}
+        with self.telling_errors(self.query_engine):
+            return frame.collect("pyarrow", **in_parts)
 
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
         """What `merge` makes of `summarize` of each partition, both done on workers; None where there are none."""
@@ -124,15 +126,15 @@ class Source(abc.ABC):
         )
 
     @contextlib.contextmanager
-    def telling_errors(self) -> Iterator[None]:
-        """Errors of the engine as a DataError of one line."""
+    def telling_errors(self, engine: str | None = None) -> Iterator[None]:
+        """Errors of an engine, by default that of the source, as a DataError of one line."""
         try:
             yield
         except BayesgenError:
             raise
         except Exception as error:  # whatever the engine raises
             line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise DataError(f"{self.engine} could not read X: {line}") from error
+            raise DataError(f"{engine or self.engine} could not read X: {line}") from error
 
 
 class PolarsSource(Source):
@@ -307,6 +309,21 @@ class ArrowSource(Source):
     paths: tuple[str, ...] = ()
     engine = "pyarrow"
 
+    def scanned(self) -> "ArrowSource":
+        """The source with a lazy frame of its files, where polars is there to scan them and finds the same columns."""
+        if find_spec("polars") is None:
+            return self
+        import polars as pl
+
+        with self.telling_errors():
+            is_uniform = all(self.native.schema.equals(part.physical_schema) for part in self.native.get_fragments())
+        try:
+            frame = nw.from_native(pl.scan_parquet([*self.paths], glob=False, hive_partitioning=False))
+            is_uniform = is_uniform and frame.collect_schema() == self.dtypes
+        except pl.exceptions.PolarsError:  # a type of Arrow that it lacks
+            return self
+        return dataclasses.replace(self, frame=frame) if is_uniform else self
+
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
         import pyarrow.compute as pc
 
@@ -388,7 +405,7 @@ def _files(path: str) -> Source:
     if not paths:
         raise DataError(f"X is the text {path!r}, and there are no such files. Give a path or a pattern of Parquet.")
     native = dataset.dataset(paths, format="parquet")
-    return ArrowSource(native, _dtypes_of_arrow(native.schema), paths=tuple(paths))
+    return ArrowSource(native, _dtypes_of_arrow(native.schema), paths=tuple(paths)).scanned()
 
 
 def _dtypes_of_arrow(schema: "pa.Schema") -> dict[str, nw.dtypes.DType]:
@@ -455,45 +472,3 @@ def _packed(parts: list[bytes]) -> "pa.RecordBatch":
     import pyarrow as pa
 
     return pa.RecordBatch.from_pydict({"packed": pa.array(parts, pa.binary())})
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class DtypesTable(Table):
-    """The columns of a source without its rows: a table of which kinds are known, and no cells.
-
-    Attributes:
-        source: the source.
-        values: column -> its distinct values, where they are known.
-        asked: gets the columns whose distinct values were wanted and are not known; their place takes `UNREAD`.
-    """
-
-    source: Source
-    named: bool = True
-    values: Mapping[str, tuple[Category, ...]] = dataclasses.field(default_factory=dict)
-    asked: set[str] = dataclasses.field(default_factory=set)
-    form: ClassVar[str] = "a source"
-
-    def inferred_kind(self, name: str) -> str:
-        return kind_of_dtype(self.source.dtypes[name], name)
-
-    def declared_categories(self, name: str) -> tuple[Category, ...] | None:
-        declared = tuple(getattr(self.source.dtypes[name], "categories", ())) or self.values.get(name)
-        if declared is None:
-            self.asked.add(name)
-        return declared or UNREAD
-
-    def column(self, name: Any) -> NoReturn:
-        raise DataError(
-            f"Column {name!r} lies in {self.source.engine}, and bins, alphabets and transformed features are not "
-            "learned from there. Declare them, Schema(kinds={column: Binned(edges=..., tails=...)}, "
-            "categories={column: [...]}), or give the schema of a fit of some of the rows, schema=fit.schema."
-        )
-
-    def matrix(self, names: Sequence[str]) -> NoReturn:
-        self.column(names[0])
-
-    _take = with_rows_of = with_cells = column  # type: ignore[assignment]
-
-
-UNREAD = ("a value", "another value")  # in place of categories that a pass over the rows has to find

@@ -71,7 +71,8 @@ class Request:
 
     def origin(self, by: str) -> dict[str, Any]:
         """Who computed statistics, for the attributes of a fit."""
-        return {"by": by, "engine": self.source.engine, **{name: self.tally[name] for name in TALLIES}}
+        engine = self.source.query_engine if by == "engine" else self.source.engine
+        return {"by": by, "engine": engine, **{name: self.tally[name] for name in TALLIES}}
 
 
 def weighed(frame: AnyFrame, weight: str | None) -> AnyFrame:

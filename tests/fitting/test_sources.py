@@ -12,7 +12,7 @@ from pyarrow import dataset, parquet
 from scipy.sparse import csr_array
 
 import bayesgen as bg
-from bayesgen.data import as_source
+from bayesgen.data import as_source, sources
 from bayesgen.fitting import requests
 
 from .travelling import program_of_a_column
@@ -61,7 +61,7 @@ ENGINES = {
     "polars": lambda table, folder: pl.scan_parquet(written(table, folder) / "*.parquet"),
     "duckdb": lambda table, folder: duckdb.sql(f"select * from '{written(table, folder)}/*.parquet'"),
     "ibis": lambda table, folder: ibis.memtable(table),
-    "pattern": lambda table, folder: str(written(table, folder) / "*.parquet"),
+    "pyarrow": lambda table, folder: dataset.dataset(written(table, folder)),
 }
 
 
@@ -232,7 +232,7 @@ def test_only_the_columns_of_the_model_are_read(queried, monkeypatch):
 
 
 def test_files_are_read_once_where_the_schema_is_given(tmp_path):
-    source = str(written(MIXED, tmp_path))
+    source = dataset.dataset(written(MIXED, tmp_path))
     schema = bg.Schema(classes=["ape", "bear", "cat"], categories={"sky": ["blue", "grey", "red"]})
     fits = [bg.fit(bg.NaiveBayes(), source, "species", method=bg.Exact(), schema=s) for s in (None, schema)]
     assert [fit.attributes["statistics"]["passes"] for fit in fits] == [2, 1]
@@ -433,6 +433,29 @@ def test_an_error_of_the_engine_is_told_in_one_line(tmp_path):
     assert "\n" not in str(refusal.value)
 
 
+def test_files_with_the_same_columns_are_scanned_by_polars_where_it_is_installed(tmp_path, monkeypatch):
+    def origin():
+        statistics = assert_equal_fits(bg.NaiveBayes(), COMPLETE, str(tmp_path)).attributes["statistics"]
+        return statistics["by"], statistics["engine"]
+
+    written(COMPLETE, tmp_path)
+    assert origin() == ("engine", "polars")
+    with monkeypatch.context() as without:
+        without.setattr(sources, "find_spec", lambda name: None if name == "polars" else name)
+        assert origin() == ("chunks", "pyarrow")
+    last = parquet.read_table(tmp_path / "2.parquet")
+    parquet.write_table(last.select(last.column_names[::-1]), tmp_path / "2.parquet")
+    assert origin() == ("chunks", "pyarrow")
+
+
+def test_a_file_that_disappears_is_told_in_one_line(tmp_path):
+    source = as_source(str(written(MIXED, tmp_path)))
+    (tmp_path / "2.parquet").unlink()
+    with pytest.raises(bg.DataError, match=r"polars could not read X: .*2.parquet") as refusal:
+        bg.fit(bg.NaiveBayes(), source, "species", method=bg.Exact())
+    assert "\n" not in str(refusal.value)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Changing:
     """What offers the parts of a dataset that are read, with other rows each time."""
@@ -456,7 +479,7 @@ def test_data_that_change_between_two_passes_are_refused():
 
 
 def test_ctrl_c_ends_the_reading(tmp_path, monkeypatch):
-    source = as_source(str(written(MIXED, tmp_path)))
+    source = as_source(dataset.dataset(written(MIXED, tmp_path)))
     ended = []
 
     def interrupted(self, columns, num_rows):
