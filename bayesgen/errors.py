@@ -7,9 +7,11 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
 
 
 class BayesgenError(ValueError):
@@ -56,6 +58,9 @@ class LabelSwitchingWarning(BayesgenWarning):
     """Draws of a mixture may have its components in different orders: `fit.relabel()` puts them in one order."""
 
 
+LARGEST_COUNT = 2**31 - 1  # of what is counted one by one: rows, draws, steps
+
+
 def is_integer(value: object) -> TypeGuard[int]:
     """Whether a value is an integer, and not a truth value."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -67,6 +72,45 @@ def check_integer(
     """Refuse an argument that is not an integer of at least `least`; `name` is what the message calls it."""
     if not is_integer(value) or value < least:
         raise error(f"{name} must be a whole number and at least {least}, got {value!r}. {remedy}")
+    if value > LARGEST_COUNT:
+        raise error(f"{name} must be at most {LARGEST_COUNT:,}, got {value}. {remedy}")
+
+
+def as_numbers(
+    name: str, value: Any, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
+) -> np.ndarray:
+    """An argument as an array of float64; what holds no numbers is refused."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if not np.iscomplexobj(value):
+            return np.asarray(value, np.float64)
+    raise error(f"{name} must be a number, or an array of numbers, got {value!r}. {remedy}")
+
+
+def as_list(name: str, value: object, of: str, error: type[BayesgenError]) -> list[Any]:
+    """An argument that has several objects as a list; tables, texts and what has no parts are refused."""
+    try:
+        if not isinstance(value, Mapping | str):
+            return list(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        pass
+    raise error(f"{name} must be a list of {of}, got {type(value).__name__}.")
+
+
+def is_choice(value: object, choices: Collection[str]) -> bool:
+    """Whether a value is one of some texts; of arrays and frames one cannot ask whether they are equal to a text."""
+    return isinstance(value, str) and value in choices
+
+
+def check_text(name: str, value: object, error: type[BayesgenError]) -> None:
+    """Refuse an argument that is no text."""
+    if not isinstance(value, str):
+        raise error(f"{name} must be a text, got {value!r}.")
+
+
+def check_flag(name: str, value: object, error: type[BayesgenError] = ModelError) -> None:
+    """Refuse an argument that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise error(f"{name} must be True or False, got {value!r}.")
 
 
 def check_object(argument: str, value: object, kind: type, error: type[BayesgenError]) -> None:

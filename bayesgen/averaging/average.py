@@ -2,13 +2,13 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayesgen.data import Schema
-from bayesgen.errors import DataError, FitError
+from bayesgen.errors import DataError, FitError, as_list, as_numbers
 from bayesgen.fitting import MAP, MLE, Exact, Fit, Method, Problem, ProgramProblem, Summaries, fit, prepare
 from bayesgen.models import Mixture
 from bayesgen.prediction import warn_of_few_draws
@@ -194,7 +194,7 @@ def _check_scored(fits: Sequence[Fit], with_labels: bool) -> None:
 def _normalized(prior: Any, size: int) -> Float[np.ndarray, " M"]:
     if prior is None:
         return np.full(size, 1 / size)
-    values = np.asarray(prior, np.float64)
+    values = as_numbers("prior", prior, FitError)
     if values.shape != (size,) or not np.isfinite(values).all() or (values < 0).any() or not values.sum() > 0:
         raise FitError(f"prior must hold {size} nonnegative numbers, one for each member, not all zero; got {prior!r}.")
     return values / values.sum()
@@ -364,15 +364,13 @@ def average(
 
 def _listed(members: Iterable[Fit | Model]) -> tuple[Any, ...]:
     """The members as a tuple, all of them fits or models."""
-    if isinstance(members, Mapping | str) or not isinstance(members, Iterable):
-        raise FitError(f"members must be a list of fits or models, got {type(members).__name__}.")
-    listed = tuple(members)
+    listed = as_list("members", members, "fits or models", FitError)
     if not listed:
         raise FitError("There is nothing to average. Give at least one fit or model.")
     for index, member in enumerate(listed):
         if not isinstance(member, Fit | Recipe | AverageModel):
             raise FitError(f"Member {index} is neither a fit nor a model: {member!r}.")
-    return listed
+    return tuple(listed)
 
 
 def _weighting(name: str, prior: Any, folds: int | None, seed: Seed) -> Weighting:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayesgen.errors import ModelError, check_integer
+from bayesgen.errors import ModelError, check_integer, is_choice
 from bayesgen.typing import Array, Float
 
 from .prior import Hyperparameter, Number
@@ -42,7 +42,7 @@ def number_game(
     >>> print(fit.parameters["rule_weight"].round(3))
     0.667
     """
-    if which not in GAMES:
+    if not is_choice(which, GAMES):
         raise ModelError(f"The number games are {list(GAMES)}, got {which!r}.")
     return GAMES[which](rule_weight, scale)
 
@@ -98,6 +98,7 @@ def _intervals(size: int) -> tuple[list[str], Extensions]:
     return [f"{a} to {b}" for a, b in zip(first.tolist(), last.tolist(), strict=True)], extensions
 
 
+MOST_CELLS = 2**31  # bytes, of the rectangles that hold each point
 GAMES = {"murphy": lambda rule_weight, scale: _murphy_space(), "tenenbaum": _tenenbaum}
 
 
@@ -123,6 +124,9 @@ def rectangles(width: int, height: int, *, scale: Hyperparameter | None = None) 
     """
     for name, size in (("width", width), ("height", height)):
         check_integer(f"rectangles: {name}", size, 1)
+    num_cells = width * (width + 1) * height * (height + 1) // 4 * width * height
+    if num_cells > MOST_CELLS:
+        raise ModelError(f"rectangles({width}, {height}): rectangles × points would be {num_cells:,} cells in memory.")
     across, up = _intervals(width), _intervals(height)
     names = [f"{horizontal} by {vertical}" for horizontal in across[0] for vertical in up[0]]
     sides = (np.asarray(extensions) for _, extensions in (across, up))

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import UInt8
 
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, ModelError, as_numbers
 from bayesgen.records import copied, fill, record, static
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
@@ -244,11 +244,7 @@ class HypothesisSpace:
 
     def _weights(self, prior: Any, normalize: bool) -> HypothesisPrior:
         """The prior of given weights, which are checked."""
-        try:
-            weights = np.asarray(prior, np.float64)
-        except (TypeError, ValueError):
-            message = f"The prior must be {len(self.names)} positive weights or a function of sizes, got {prior!r}."
-            raise ModelError(message) from None
+        weights = as_numbers("The prior", prior, remedy="Give positive weights, or a function of sizes.")
         if weights.shape != (len(self.names),):
             raise ModelError(f"{len(self.names)} hypotheses need as many prior weights, got {weights.shape}.")
         wrong = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, check_integer, warn
+from bayesgen.errors import DataError, as_numbers, check_integer, warn
 from bayesgen.records import fill
 from bayesgen.runtime import all_in_threads
 from bayesgen.typing import Float
@@ -242,10 +242,7 @@ def constant_columns(columns: Sequence[str]) -> str:
 
 
 def _as_edges(edges: ArrayLike) -> tuple[float, ...]:
-    try:
-        array = np.asarray(edges, np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"Binned: edges must be numbers, got {edges!r}.") from None
+    array = as_numbers("Binned: edges", edges, DataError)
     if array.ndim != 1 or len(array) < 3:
         raise DataError(f"Binned: edges are at least three numbers, of two bins or more, got {edges!r}.")
     if not (np.diff(array) > 0).all() or not np.isfinite(array[1:-1]).all():

@@ -182,10 +182,13 @@ def as_integers(array: np.ndarray) -> np.ndarray:
     return np.asarray([None if np.isnan(value) else int(value) for value in array.tolist()], object)
 
 
+MOST_WEIGHT = 1e100
+
+
 def as_weights(sample_weight: Values | None, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:
     """Frequency weights (n,) as float64; None stays None.
 
-    Raises DataError for a wrong length, for weights that are negative or not finite, and where their sum overflows.
+    Raises DataError for a wrong length, and for weights that are negative, not finite, or above `MOST_WEIGHT`.
     """
     if sample_weight is None:
         return None
@@ -202,10 +205,11 @@ def as_weights(sample_weight: Values | None, num_rows: int, name: str = "sample_
             f"{name} has {np.count_nonzero(wrong)} entries that are negative, missing or infinite; "
             f"the first is {weights[row].item()} at row {row}. A weight says how often its row counts."
         )
-    with np.errstate(over="ignore"):
-        total = weights.sum()
-    if not np.isfinite(total):
-        raise DataError(f"{name} adds up to more than a floating-point number holds. Give smaller weights.")
+    if num_rows and weights.max() > MOST_WEIGHT:
+        raise DataError(
+            f"{name} has {weights.max()} at row {int(weights.argmax())}, and a row cannot count more than "
+            f"{MOST_WEIGHT:g} times: sums of squares would overflow. Give smaller weights."
+        )
     return weights
 
 
@@ -265,6 +269,8 @@ def as_series(values: Values) -> nw.Series | None:
         return None
     if isinstance(values, pd.api.extensions.ExtensionArray):
         values = pd.Series(values)
+    if isinstance(values, pd.DataFrame):  # which narwhals refuses where two columns have one name
+        return None
     view = nw.from_native(values, pass_through=True, allow_series=True)
     return view if isinstance(view, nw.Series) else None
 
@@ -445,7 +451,10 @@ def own_type(values: np.ndarray) -> list[Category]:
 
 def _is_missing(category: Category) -> bool:
     # pandas.NA is not even comparable with itself; NaN and NaT differ from themselves
-    return category is None or type(category).__name__ == "NAType" or bool(category != category)
+    if category is None or type(category).__name__ == "NAType":
+        return True
+    differs = category != category
+    return isinstance(differs, bool | np.bool_) and bool(differs)
 
 
 def _family_of_type(value: Category) -> str:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from sklearn import datasets as sklearn_datasets
 from sklearn.model_selection import train_test_split
 
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, check_text
 from bayesgen.typing import Category
 
 from .categories import CATEGORICAL
@@ -207,11 +207,16 @@ def load_dataset(
     >>> load_dataset("iris").X.columns.tolist()
     ['sepal length (cm)', 'sepal width (cm)', 'petal length (cm)', 'petal width (cm)']
     """
-    if decimal not in (".", ",") or (separator is not None and (len(separator) != 1 or separator == decimal)):
+    if not isinstance(source, str | Path) and not hasattr(source, "read"):
+        raise DataError(f"The source must be a path, the name of a data set, or a stream of bytes, got {source!r}.")
+    is_separator = separator is None or (isinstance(separator, str) and len(separator) == 1 and separator != decimal)
+    if decimal not in (".", ",") or not is_separator:
         raise DataError(
             f"separator={separator!r} and decimal={decimal!r}: give one character that separates cells, and another, "
             "'.' or ',', that stands before decimals."
         )
+    if target is not None:
+        check_text("target", target, DataError)
     name, kinds = name_of_source(source), dict(kinds or {})
     if name == _DIGITS:
         return _load_digits(target)

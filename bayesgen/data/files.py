@@ -2,6 +2,7 @@
 
 import difflib
 import io
+import os
 import shlex
 import zlib
 from collections import Counter
@@ -96,7 +97,7 @@ class FileReader:
             DataError: no such file; one that cannot be read, is empty, or has two columns of one name.
         """
         path = source if isinstance(source, Path) else Path(name_of_source(source))
-        if isinstance(source, Path) and not path.exists():
+        if isinstance(source, Path) and not os.path.exists(path):
             close = difflib.get_close_matches(str(path), data_sets, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             names = ", ".join(data_sets)

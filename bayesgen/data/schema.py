@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, is_choice
 from bayesgen.records import copied, fill
 from bayesgen.typing import Array, Bool, Category, Data, Shaped, Values
 
@@ -95,8 +95,10 @@ class Schema:
             fill(self, kinds=dict(self.kinds))
             for column, kind in self.kinds.items():
                 as_kind(kind, column)
-        if self.unknown not in ("error", "missing"):
+        if not is_choice(self.unknown, ("error", "missing")):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
+        if not isinstance(self.response, ResponseColumn | None):
+            raise DataError(f"Schema: response is made by fits, Schema.response of another fit, got {self.response!r}.")
         listed = self.categories.items()
         fill(self, categories={c: declared_values(values, f"categories of column {c!r}") for c, values in listed})
         if self.classes is not None:

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, check_flag, is_choice
 from bayesgen.typing import Bool, Category, Int, Num, Shaped
 
 from .categories import UNKNOWN, distinct_values, whole_codes
@@ -56,10 +56,9 @@ class SequenceOf(Kind):
     end: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps not in KINDS_OF_STEPS:
+        if not is_choice(self.steps, KINDS_OF_STEPS):
             raise DataError(f"SequenceOf: steps must be one of {quote_some(KINDS_OF_STEPS)}, got {self.steps!r}.")
-        if not isinstance(self.end, bool):
-            raise DataError(f"SequenceOf: end must be True or False, got {self.end!r}.")
+        check_flag("SequenceOf: end", self.end, DataError)
         if self.end and not self.of_symbols:
             raise DataError(
                 f"SequenceOf: end=True is one more symbol, and the steps are {self.steps}. Leave it out: sequences of "

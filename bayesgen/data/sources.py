@@ -17,7 +17,6 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, cast
 
 import narwhals as nw
@@ -400,11 +399,14 @@ def _files(path: str) -> Source:
         raise DataError(f"{path} is to be read as Parquet, which pyarrow does. Install it: pip install pyarrow")
     from pyarrow import dataset
 
-    pattern = os.path.join(path, "**", "*.parquet") if Path(path).is_dir() else path
-    paths = sorted(glob.glob(pattern, recursive=True))
+    try:
+        pattern = os.path.join(path, "**", "*.parquet") if os.path.isdir(path) else path
+        paths = sorted(glob.glob(pattern, recursive=True))
+        native = dataset.dataset(paths, format="parquet")
+    except (OSError, ValueError) as error:  # what no path can be, and what is no Parquet
+        raise DataError(f"X is the text {path!r}, and cannot be read as Parquet: {error}") from error
     if not paths:
         raise DataError(f"X is the text {path!r}, and there are no such files. Give a path or a pattern of Parquet.")
-    native = dataset.dataset(paths, format="parquet")
     return ArrowSource(native, _dtypes_of_arrow(native.schema), paths=tuple(paths)).scanned()
 
 

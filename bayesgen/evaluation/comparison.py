@@ -342,7 +342,7 @@ def _by_type(models: Any) -> dict[str, Any]:
     kinds = [type(model).__name__ for model in several]
     texts = [stated(model) if kinds.count(kind) > 1 else kind for kind, model in zip(kinds, several, strict=True)]
     numbers = {kind: itertools.count(1) for kind in kinds}
-    if len(set(texts)) < len(texts) or max(map(len, texts)) > LONGEST_NAME:
+    if len(set(texts)) < len(texts) or max(map(len, texts), default=0) > LONGEST_NAME:
         texts = [f"{kind} {next(numbers[kind])}" if kinds.count(kind) > 1 else kind for kind in kinds]
     return dict(zip(texts, several, strict=True))
 

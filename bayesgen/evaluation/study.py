@@ -19,6 +19,7 @@ from bayesgen.errors import (
     BayesgenError,
     DataError,
     ImpossibleRowsWarning,
+    check_flag,
     check_integer,
     warn,
     without_warnings,
@@ -261,6 +262,7 @@ def study(
     }
     for name, number in ((name, number) for name, numbers in counts.items() for number in numbers):
         check_integer(f"study: {name}", number, 1, DataError)
+    check_flag("study: per_class", per_class, DataError)
     if TRUTH in by_name and simulate is not None:
         raise DataError(f"{TRUTH!r} is the name of the true process. Give the model another name.")
     if (X is None) == (simulate is None):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, gammaln, softmax, xlogy
 
 from bayesgen.data import CATEGORICAL, Categorical, Schema
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import FitError, ModelError, as_numbers
 from bayesgen.records import fill, record
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
@@ -321,7 +321,7 @@ class FixedCategorical(Family):
     kind = CATEGORICAL
 
     def __init__(self, probs: ArrayLike | Sequence[float]) -> None:
-        values = np.asarray(probs, np.float64)
+        values = as_numbers("Fixed probabilities", probs)
         if values.ndim != 1 or (values < 0).any() or not np.isclose(values.sum(), 1.0, rtol=0, atol=1e-9):
             raise ModelError(f"Fixed probabilities must be nonnegative and sum to 1, got {values.tolist()!r}.")
         fill(self, probs=values, batch_shape=values.shape)

@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpy.typing import ArrayLike
 
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import FitError, ModelError, as_numbers, check_flag
 from bayesgen.statistics import any_known, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
@@ -53,6 +53,10 @@ class Pooling:
 
     tied: bool = False
     spherical: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag("tied", self.tied)
+        check_flag("spherical", self.spherical)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -250,7 +254,7 @@ def check_positive(family: str, **values: Stated) -> None:
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
             continue
-        array = np.asarray(value, np.float64)
+        array = as_numbers(f"{family}: the hyperparameter {name}", value)
         if not (np.isfinite(array) & (array > 0)).all():
             raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
 
@@ -259,7 +263,7 @@ def as_number(value: Any) -> Any:
     """A hyperparameter as a float64 array; None, distributions and tracers pass."""
     if value is None or isinstance(value, dist.Distribution | jax.Array):
         return value
-    return np.asarray(value, np.float64)
+    return as_numbers("A hyperparameter", value)
 
 
 def shown(value: object) -> str:

@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import AffineTransform
 
-from bayesgen.errors import FitError, ModelError
+from bayesgen.errors import FitError, ModelError, as_numbers
 from bayesgen.runtime import ROUNDING
 from bayesgen.statistics import Moments, any_known, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, PRNGKeyArray, Real
@@ -254,7 +254,7 @@ def check_precision(family: str, precision: Stated) -> None:
     """Refuse a precision that is not positive (definite) and finite."""
     if precision is None or isinstance(precision, dist.Distribution | jnp.ndarray):
         return
-    matrix = np.asarray(precision, np.float64)
+    matrix = as_numbers(f"{family}: the hyperparameter precision", precision)
     is_good = bool(np.isfinite(matrix).all())
     if is_good and matrix.ndim < 2:
         is_good = bool((matrix > 0).all())
@@ -271,7 +271,7 @@ def check_precision(family: str, precision: Stated) -> None:
 def check_intercept(family: str, mean: Stated, kappa: Stated, center: Stated, intercept: bool) -> None:
     """Refuse an invalid kappa or center, and a prior mean or center without an intercept."""
     if not isinstance(kappa, dist.Distribution):
-        number = np.asarray(kappa, np.float64)
+        number = as_numbers(f"{family}: the hyperparameter kappa", kappa)
         if not (np.isfinite(number) & (number >= 0)).all():
             raise ModelError(f"{family}: the hyperparameter kappa must be finite and at least 0, got {kappa!r}.")
     if isinstance(center, dist.Distribution):

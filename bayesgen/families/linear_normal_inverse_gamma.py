@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions.util import cholesky_of_inverse
 
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_flag
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import (
@@ -139,6 +139,7 @@ class LinearNormalInverseGamma(NoisyFamily):
         intercept: bool = True,
     ) -> None:
         name = type(self).__name__
+        check_flag(f"{name}: intercept", intercept)
         check_positive(name, shape=shape, scale=scale)
         check_precision(name, precision)
         check_intercept(name, mean, kappa, center, intercept)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_chunk, read_table, warn_of_unknown
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, as_list
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content
 from bayesgen.runtime import TABLE_CELLS
@@ -159,7 +159,7 @@ def read_sets(
             "fit_many takes weights=(B, n) with X and y, for sets that are weights of one data set; or an iterable of "
             "(X, y), a set each, without y."
         )
-    sets: list[Any] = list(X)  # type: ignore[arg-type]
+    sets: list[Any] = as_list("X without weights=", X, "data sets, (X, y) each", DataError)
     if not sets:
         raise DataError("There are no data sets. Give at least one.")
     if all(isinstance(data, Summaries) for data in sets):

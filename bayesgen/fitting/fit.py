@@ -16,7 +16,7 @@ import bayesgen.fitting.sql as sql
 import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
-from bayesgen.errors import DataError, ModelError, PredictionError
+from bayesgen.errors import DataError, ModelError, PredictionError, check_integer, check_text, is_choice
 from bayesgen.labels import Labelled
 from bayesgen.models import LABEL, FactorCoordinates
 from bayesgen.posteriors import (
@@ -114,6 +114,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
             DataError: no such column.
             ModelError: a program of your own, whose parameters have the names of its sites.
         """
+        check_text("column", column, DataError)
         conjugate = self.concrete.column_blocks(self.schema)
         if conjugate is None:
             raise ModelError("A program of one's own names its parameters itself, by its sites: see fit.parameters.")
@@ -225,7 +226,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
-        if not isinstance(at, str) or at not in LOG_JOINT_KINDS:
+        if not is_choice(at, LOG_JOINT_KINDS):
             raise PredictionError(
                 f"at must be one of {list(LOG_JOINT_KINDS)}, got {shortened(repr(at))}. Rows are taken without labels: "
                 "log_joint(X, at=..., rows=...)."
@@ -258,6 +259,9 @@ class Fit(TrainedProgram, Generic[Labelled]):
         Returns:
             (dict of arrays (n, ...), number of draws that were used).
         """
+        check_integer("num_draws", num_draws, 1, PredictionError)
+        if not isinstance(reduction, Reduction):
+            raise PredictionError(f"reduction must be a Reduction of bayesgen.program, got {reduction!r}.")
         batches = in_batches(self.posterior.draws(int(num_draws), as_key(seed)), num_batches)
         count, size = next(iter(batches.values())).shape[:2]
         return reduce_draws(self.program.for_prediction, batches, self.read(X), reduction), count * size

@@ -19,6 +19,7 @@ from bayesgen.errors import (
     PredictionError,
     check_object,
     each_warning_once,
+    is_choice,
     warn,
     warnings_told_to,
 )
@@ -307,7 +308,7 @@ def fit_many(
     (100, 2, 2)
     """
     check_object("method", method, Method, DataError)
-    if keep not in ("draws", "summary"):
+    if not is_choice(keep, ("draws", "summary")):
         raise DataError(f"keep must be 'draws' or 'summary', got {keep!r}.")
     check_seed(seed)
     with requested(device):

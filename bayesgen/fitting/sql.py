@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.data import BINARY, check_distinct, probability_names, quoted_name
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, PredictionError
+from bayesgen.errors import DataError, PredictionError, as_list, check_text, is_choice
 from bayesgen.posteriors import ProcessPosterior
 from bayesgen.runtime import public
 from bayesgen.typing import Category
@@ -98,12 +98,18 @@ def to_sql(
     >>> print(fit.to_sql("days", keep="day"))
     SELECT k0 AS "day", CASE WHEN d0 = 0 THEN 'dry' WHEN d1 = 0 THEN 'rain' END AS "label", ...
     """
-    if dialect not in DIALECTS or at not in ("mean", "mode"):
+    parts, beside = (
+        [names] if isinstance(names, str) else as_list(argument, names, "names", DataError)
+        for argument, names in (("table", table), ("keep", keep))
+    )
+    for text in (*parts, *beside):
+        check_text("A name in to_sql", text, DataError)
+    if not is_choice(dialect, DIALECTS) or not is_choice(at, ("mean", "mode")):
         raise PredictionError(
             f"to_sql takes at='mean' or 'mode', got {at!r}, and a dialect out of {quote_some(DIALECTS)}, got "
             f"{dialect!r}. Others are made of it by sqlglot.transpile(query, read='duckdb', write=...)."
         )
-    words, labels, beside = DIALECTS[dialect], self.classes.tolist(), [keep] if isinstance(keep, str) else list(keep)
+    words, labels = DIALECTS[dialect], self.classes.tolist()
     logs = [f"log p[{label}]" for label in labels]
     names = [*beside, "label", *map(str, probability_names(labels)), *logs, NUM_UNKNOWN]
     check_distinct(names)
@@ -131,7 +137,7 @@ def to_sql(
     ]
     query = ""
     for layer in layers:
-        source = f"({query}{words.barrier})" if query else _name(*([table] if isinstance(table, str) else table))
+        source = f"({query}{words.barrier})" if query else _name(*parts)
         query = f"SELECT {', '.join(layer)} FROM {source} AS t"
     return query
 

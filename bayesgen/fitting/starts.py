@@ -12,7 +12,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from bayesgen.data import CATEGORICAL, COUNT, REAL, Rows, Schema
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError
+from bayesgen.errors import DataError, as_numbers
 from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import ParameterArrays
 from bayesgen.program import Conjugate, free_vector
@@ -227,10 +227,7 @@ def are_parameters(starts: Any) -> bool:
 
 
 def _as_array(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"starts= has for {name!r} what is no array of numbers: {value!r}.") from None
+    array = as_numbers(f"starts= of {name!r}", value, DataError)
     if not np.isfinite(array).all():
         raise DataError(f"starts= has for {name!r} numbers that are not finite.")
     return array

@@ -217,6 +217,8 @@ def as_summaries(
 
 def inferred_schema(model: Recipe, table: Table, schema: Schema | None) -> Schema:
     """The schema of a table, with what is declared for it."""
+    if schema is not None and not isinstance(schema, Schema):
+        raise DataError(f"schema= must be a Schema, such as fit.schema or Schema(classes=[...]), got {schema!r}.")
     declared = schema or Schema()
     if declared.classes is None and table.declared_classes is not None:
         declared = dataclasses.replace(declared, classes=table.declared_classes)

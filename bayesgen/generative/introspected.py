@@ -18,7 +18,7 @@ from numpyro.distributions.constraints import Constraint, is_dependent
 
 from bayesgen.data import Covariate, Rows, Table, category_array, covariate_values
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, ModelError
+from bayesgen.errors import DataError, ModelError, check_integer
 from bayesgen.program import (
     AnyProgram,
     Arrays,
@@ -349,6 +349,7 @@ def _with_covariates_of_rows(
     Raises:
         DataError: missing covariates, or covariates without one value a row.
     """
+    check_integer("n", n, 1, DataError)
     missing = [name for name in program.covariates if name not in covariates]
     if missing:
         arguments = ", ".join(f"{name}=..." for name in missing)

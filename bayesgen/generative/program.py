@@ -161,6 +161,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         continuous: bool | None = None,
         local: str | Iterable[str] = (),
     ) -> None:
+        if not callable(function):
+            raise ModelError(f"A program is a function of NumPyro, function(n, *, covariates...), got {function!r}.")
         function, response_site = weakref_safe(function), None
         local = (local,) if isinstance(local, str) else tuple(dict.fromkeys(local))
         fill(self, function=function, local=local, known_covariates=None, in_prediction=False)

@@ -57,6 +57,8 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
     class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
+        if not all(isinstance(block, tuple | list) and len(block) == 3 for block in self.blocks):
+            raise ModelError(f"blocks are a list of (name, family, columns), got {self.blocks!r}.")
         blocks = tuple(  # names by position, which may be very many, are not copied to a tuple
             (name, family, columns if isinstance(columns, PositionalNames) else tuple(columns))
             for name, family, columns in self.blocks

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bayesgen.data import check_index, labelled, named_classes, probability_names
 from bayesgen.describe import Described, Description, shortened
-from bayesgen.errors import PredictionError, check_integer
+from bayesgen.errors import PredictionError, as_numbers, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
@@ -287,7 +287,7 @@ class ContinuousPrediction(Described):
         Returns:
             (n,), or (n, m).
         """
-        probabilities = np.asarray(q, np.float64)
+        probabilities = as_numbers("The probability of a quantile", q, PredictionError)
         if probabilities.ndim > 1 or not ((probabilities > 0) & (probabilities < 1)).all():
             raise PredictionError(f"quantile takes a probability between 0 and 1, or a list of them; got {q!r}.")
         if probabilities.ndim == 0:
@@ -387,7 +387,7 @@ def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
         values = np.asarray(y)
         if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
             return values.astype(np.float64)
-    except (TypeError, ValueError):  # ragged lists, and objects that are not numbers
+    except (TypeError, ValueError, OverflowError):  # ragged lists, and objects that are not numbers
         pass
     raise PredictionError(
         f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."

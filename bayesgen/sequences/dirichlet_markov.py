@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
-from bayesgen.errors import ModelError, PredictionError, check_integer
+from bayesgen.errors import ModelError, PredictionError, check_flag, check_integer
 from bayesgen.families import (
     ANONYMOUS,
     DirichletFamily,
@@ -217,8 +217,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     ) -> None:
         check_integer("DirichletMarkov: order", order, 0)
         super().__init__(concentration)
-        if not isinstance(end, bool | np.bool_):
-            raise ModelError(f"DirichletMarkov: end says whether sequences have one: True or False, and got {end!r}.")
+        check_flag("DirichletMarkov: end", end)
         alphabet = None if symbols is None else tuple(symbols)
         check_symbols("DirichletMarkov", alphabet)
         check_integer("DirichletMarkov: max_length", max_length, 1)

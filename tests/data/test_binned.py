@@ -136,7 +136,7 @@ def test_bins_are_values(rng):
         ({"edges": [0, 2, 1]}, "must increase"),
         ({"edges": [0, 1, 1]}, "must increase"),
         ({"edges": [0, np.nan, 1]}, "must increase"),
-        ({"edges": ["young", "old", "older"]}, "must be numbers"),
+        ({"edges": ["young", "old", "older"]}, "an array of numbers"),
         ({"edges": [0, 1, 2], "tails": -1}, "not negative"),
         ({"edges": [0, 1, INF], "tails": [1, 0]}, "needs a tail above 0"),
         ({"tails": 0}, "needs a tail above 0"),

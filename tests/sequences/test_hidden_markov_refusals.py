@@ -117,7 +117,7 @@ def test_singular_starts_are_dropped_and_counted():
         ({"s_initial": [0.5, 0.6]}, "outside the space: site 's_initial'"),
         ({"s_variance": [[-1.0], [1.0]]}, "outside the space: site 's_variance'"),
         ({"s_initial": [0.5, np.nan]}, "not finite"),
-        ({"s_initial": "ab"}, "no array of numbers"),
+        ({"s_initial": "ab"}, "array of numbers"),
         ([0, 1, 1], "every row has its label"),
     ],
 )
