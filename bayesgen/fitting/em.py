@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
 from bayesgen.data import Rows
@@ -277,7 +278,8 @@ def search_by_em(
         positions = None if data.unlabelled_places is None else data.unlabelled_places[informative]
         data = dataclasses.replace(data, schema=data.scaled_schema, unlabelled_places=positions)
         problem, rows = dataclasses.replace(problem, data=data), rows.take(informative) if len(informative) else None
-    labelled = dataclasses.replace(statistics, unlabelled=None)
+    # of copies, because summaries cache what the steps share, and this memory ends with the search
+    labelled = jax.tree.map(lambda leaf: leaf, dataclasses.replace(statistics, unlabelled=None))
     steps = ExpectationMaximization(conjugate, objective, labelled, rows, options.hard)
     return _best_of(steps, _starts(problem, steps, options), options.least_gain, problem.progress)
 

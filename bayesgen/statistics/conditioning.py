@@ -6,7 +6,7 @@ cells is r' L r of the row completed by this mean; the log-determinant of their 
 
 There is one function for each form in which rows and processes come:
 
-    condition          many rows, one process, in NumPy: patterns of missing cells share their blocks
+    condition          many rows, some processes, in NumPy: patterns of missing cells share their blocks
     conditioned        any batch, traceable and differentiable: one shape for every pattern
     marginal_log_probs many rows, many processes: log densities alone, not differentiable
     last_given_rest    the last column given the others, many processes
@@ -18,122 +18,99 @@ inverse of a partitioned matrix (Horn and Johnson 2013, section 0.7.3).
 import dataclasses
 import functools
 import math
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, FAST_CELLS, all_in_threads, chunks, even_chunks
+from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
-from .patterns import patterns_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Rows with the same number of missing cells, so few that their blocks stay in cache.
-
-    Attributes:
-        rows: their places.
-        missing: the missing columns of each pattern among them.
-        pattern: the pattern of each row.
-    """
-
-    rows: Int[np.ndarray, " g"]
-    missing: Int[np.ndarray, "p s"]
-    pattern: Int[np.ndarray, " g"] | slice
-
-
-def parts_of(patterns: Bool[np.ndarray, "P D"], pattern_of_row: Int[np.ndarray, " n"]) -> list[Part]:
-    """The rows in parts, from patterns of observed cells and the pattern of each row. See `patterns_of`."""
-    order = np.argsort(pattern_of_row, kind="stable")
-    num_missing = (~patterns).sum(1)[pattern_of_row[order]]
-    parts, start = [], 0
-    for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
-        size = int(num_missing[start])
-        for part in chunks(end - start, max(FAST_CELLS // max(size**2, patterns.shape[1]), 1)):
-            rows = order[start + part.start : start + part.stop]
-            first, last = pattern_of_row[rows[0]], pattern_of_row[rows[-1]]
-            missing = np.nonzero(~patterns[first : last + 1])[1].reshape(-1, size) if size else np.zeros((1, 0), int)
-            all_differ = len(missing) == len(rows)
-            parts.append(
-                Part(rows, missing, slice(None) if all_differ else (pattern_of_row[rows] - first) * (size > 0))
-            )
-        start = end
-    return parts
+from .patterns import PART_CELLS, Part, parts_of, patterns_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Conditioned:
-    """Rows of one class given their observed cells.
+    """Rows of some classes given their observed cells.
 
     Attributes:
-        residuals: the rows less their mean, missing cells at their conditional means.
-        missing: the missing columns of each.
-        covariance: conditional covariances of these.
+        residuals: the rows less their means, missing cells at their conditional means.
+        factor: Cholesky factors of L_mm, of each class and pattern.
         half_log_det: half of log|L_mm|.
     """
 
-    residuals: Float[np.ndarray, "g D"]
-    missing: Int[np.ndarray, "g s"]
-    covariance: Float[np.ndarray, "s s g"]
-    half_log_det: Float[np.ndarray, " g"]
+    residuals: Float[np.ndarray, "k D g"]
+    factor: Float[np.ndarray, "k s s p"]
+    half_log_det: Float[np.ndarray, "k p"]
 
 
-def condition(
-    loc: Float[np.ndarray, " D"],
-    precision: Float[np.ndarray, "D D"],
+def condition(precision: Float[np.ndarray, "k D D"], residuals: Float[np.ndarray, "k D g"], part: Part) -> Conditioned:
+    """A part of the rows given their observed cells, under some classes, from the precisions of these.
+
+    Args:
+        residuals: rows less the means of the classes. Missing cells, whose values are ignored, are completed in place.
+    """
+    (num_classes, _, num_rows), factor = residuals.shape, block_factors(precision, part.missing)
+    if len(part.missing):
+        cells = part.missing[:, part.pattern] * num_rows + np.arange(num_rows)
+        flat = residuals.reshape(num_classes, -1)
+        flat[:, cells] = 0.0
+        slope = np.take((precision @ residuals).reshape(num_classes, -1), cells, axis=1)
+        factor_of_row = factor[..., part.pattern]
+        flat[:, cells] = -solve_transposed(factor_of_row, solve_lower(factor_of_row, slope))
+    return Conditioned(residuals, factor, np.log(np.einsum("kiip->kip", factor)).sum(1))
+
+
+def block_factors(
+    precision: Float[np.ndarray, "k D D"], missing: Int[np.ndarray, "s p"]
+) -> Float[np.ndarray, "k s s p"]:
+    """Cholesky factors of L_mm for sets m of missing columns; entries above their diagonals are undefined.
+
+    All sets at once, column by column: LAPACK, called for one matrix after another, takes several times as long for
+    small ones (`missing` in benchmarks).
+    """
+    (num_classes, dimension, _), (size, num_sets) = precision.shape, missing.shape
+    factor, entries = np.empty((num_classes, size, size, num_sets)), precision.reshape(num_classes, -1)
+    for j in range(size):
+        column = np.take(entries, missing[j:] * dimension + missing[j], axis=1)
+        column -= np.einsum("kijp,kjp->kip", factor[:, j:, :j], factor[:, j, :j])
+        np.sqrt(column[:, 0], out=factor[:, j, j])
+        np.divide(column[:, 1:], factor[:, j, None, j], out=factor[:, j + 1 :, j])
+    return factor
+
+
+def solve_lower(factor: Float[np.ndarray, "k s s g"], values: Float[np.ndarray, "k s g"]) -> Float[np.ndarray, "k s g"]:
+    """The values multiplied by the inverses of lower-triangular matrices, in place."""
+    for j in range(values.shape[1]):
+        values[:, j] -= np.einsum("kjg,kjg->kg", factor[:, j, :j], values[:, :j])
+        values[:, j] /= factor[:, j, j]
+    return values
+
+
+def solve_transposed(
+    factor: Float[np.ndarray, "k s s g"], values: Float[np.ndarray, "k s g"]
+) -> Float[np.ndarray, "k s g"]:
+    """The values multiplied by the inverses of the transposes of lower-triangular matrices, in place."""
+    for j in reversed(range(values.shape[1])):
+        values[:, j] -= np.einsum("kjg,kjg->kg", factor[:, j + 1 :, j], values[:, j + 1 :])
+        values[:, j] /= factor[:, j, j]
+    return values
+
+
+def conditioned_parts(
+    loc: Float[np.ndarray, "K D"],
+    precision: Float[np.ndarray, "K D D"],
     rows: Float[np.ndarray, "n D"],
     observed: Bool[np.ndarray, "n D"],
-    part: Part,
-) -> Conditioned:
-    """A part of the rows given their observed cells; values of missing cells are ignored."""
-    return condition_part(loc, precision, rows[part.rows], observed[part.rows], part)
-
-
-def condition_part(
-    loc: Float[np.ndarray, " D"],
-    precision: Float[np.ndarray, "D D"],
-    rows: Float[np.ndarray, "g D"],
-    observed: Bool[np.ndarray, "g D"],
-    part: Part,
-) -> Conditioned:
-    """`condition` of the rows of a part alone."""
-    residuals = rows - loc
-    if not part.missing.shape[1]:
-        no_blocks = np.empty((0, 0, len(residuals)))
-        return Conditioned(residuals, np.empty((len(residuals), 0), int), no_blocks, np.zeros(len(residuals)))
-    residuals[~observed] = 0.0
-    blocks, half_log_det = inverse_blocks(precision, part.missing)
-    missing, blocks = part.missing[part.pattern], blocks[:, :, part.pattern]
-    slope = np.take_along_axis(residuals @ precision, missing, 1).T
-    np.put_along_axis(residuals, missing, -np.einsum("ijg,jg->gi", blocks, slope), 1)
-    return Conditioned(residuals, missing, blocks, half_log_det[part.pattern])
-
-
-def inverse_blocks(
-    precision: Float[np.ndarray, "D D"], missing: Int[np.ndarray, "g s"]
-) -> tuple[Float[np.ndarray, "s s g"], Float[np.ndarray, " g"]]:
-    """inv(L_mm) and half of log|L_mm| for sets m of missing columns.
-
-    All sets at once, by symmetric sweeps (Goodnight 1979, A tutorial on the SWEEP operator, section 3): positive
-    definite matrices need no pivoting. LAPACK, called for one matrix after another, takes several times as long for
-    small ones: `missing` in benchmarks.
-    """
-    columns = missing.T
-    blocks = precision[columns[:, None], columns[None]]
-    half_log_det, product = np.zeros(len(missing)), np.empty_like(blocks)
-    for index in range(len(blocks)):
-        pivot = blocks[index, index].copy()
-        half_log_det += 0.5 * np.log(pivot)
-        column = blocks[index].copy()
-        scaled = column / pivot
-        blocks -= np.einsum("ig,jg->ijg", column, scaled, out=product)
-        blocks[index] = blocks[:, index] = scaled
-        blocks[index, index] = -1.0 / pivot
-    return np.negative(blocks, out=blocks), half_log_det
+) -> Iterator[tuple[Part, slice, Conditioned]]:
+    """The rows given their observed cells: parts of the rows, under some successive classes each."""
+    for part in parts_of(*patterns_of(observed)):
+        columns = np.ascontiguousarray(rows[part.rows].T)
+        for classes in chunks(len(loc), PART_CELLS // max(len(part.missing) ** 2 * len(part.rows), columns.size)):
+            yield part, classes, condition(precision[classes], columns - loc[classes, :, None], part)
 
 
 # --- traceable forms, of one shape for every pattern ------------------------------------------------------------
@@ -255,10 +232,10 @@ class Ellipsoids:
             return Distances(jnp.stack([(residuals**2).sum(-1) for residuals in whitened], 1), half_log_det, dimension)
         return Distances(self._complete_squares(np.asarray(rows)), half_log_det, dimension)
 
-    def mean_and_precision(self, k: int, index: int = 0) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"]]:
-        """Mean and precision matrix of class k, at an index of the extra axis."""
-        inverse = np.asarray(self.inverse[k, index])
-        return np.asarray(self.loc[k, index]), inverse.T @ inverse
+    def means_and_precisions(self, index: int = 0) -> tuple[Float[np.ndarray, "K D"], Float[np.ndarray, "K D D"]]:
+        """Means and precision matrices of the classes, at an index of the extra axis."""
+        inverse = np.asarray(self.inverse[:, index])
+        return np.asarray(self.loc[:, index]), np.swapaxes(inverse, -1, -2) @ inverse
 
     def _complete_squares(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
@@ -277,20 +254,14 @@ class Ellipsoids:
         self, rows: Float[np.ndarray, "n m D"], mask: Bool[np.ndarray, "n m D"]
     ) -> tuple[Float[np.ndarray, "n K m"], Float[np.ndarray, "n K m"]]:
         """Squared distances and half log-determinants, rows with the same number of missing cells together."""
-        num_classes, num_extra = self.loc.shape[:2]
-        squares, half_log_det = np.empty((2, len(rows), num_classes, num_extra))
-        for index in range(num_extra):
-            classes = [self.mean_and_precision(k, index) for k in range(num_classes)]
-            for part in parts_of(*patterns_of(mask[:, index])):
-                values, observed = rows[part.rows, index], mask[part.rows, index]
-                table = np.empty((2, num_classes, len(values)))
-                for k, (loc, precision) in enumerate(classes):
-                    conditional = condition_part(loc, precision, values, observed, part)
-                    whitened = conditional.residuals @ self.inverse[k, index].T
-                    np.einsum("nd,nd->n", whitened, whitened, out=table[0, k])
-                    table[1, k] = conditional.half_log_det
-                squares[part.rows, :, index], half_log_det[part.rows, :, index] = np.swapaxes(table, 1, 2)
-        return squares, half_log_det + log_diagonal(self.scale_tril)
+        squares, half_log_det = np.empty((2, *self.loc.shape[:2], len(rows)))
+        for index in range(self.loc.shape[1]):
+            at = (*self.means_and_precisions(index), rows[:, index], mask[:, index])
+            for part, classes, conditional in conditioned_parts(*at):
+                whitened = np.asarray(self.inverse[classes, index]) @ conditional.residuals
+                squares[classes, index, part.rows] = np.einsum("kdg,kdg->kg", whitened, whitened)
+                half_log_det[classes, index, part.rows] = conditional.half_log_det[:, part.pattern]
+        return np.moveaxis(squares, -1, 0), np.moveaxis(half_log_det, -1, 0) + log_diagonal(self.scale_tril)
 
     def _row_by_row(
         self, rows: Float[Array, "n m D"], mask: Bool[Array, "n m D"]
@@ -307,11 +278,10 @@ def conditional_means(
     ellipsoids: Ellipsoids, values: Array, observed: Bool[np.ndarray, "n D"]
 ) -> Float[np.ndarray, "n K D"]:
     """Rows completed by the means of missing columns given the observed ones, under each class."""
-    means, parts = np.empty((len(values), len(ellipsoids.loc), values.shape[1])), parts_of(*patterns_of(observed))
-    for k in range(len(ellipsoids.loc)):
-        loc, precision = ellipsoids.mean_and_precision(k)
-        for part in parts:
-            means[part.rows, k] = loc + condition(loc, precision, np.asarray(values), observed, part).residuals
+    means = np.empty((len(values), len(ellipsoids.loc), values.shape[1]))
+    loc, precision = ellipsoids.means_and_precisions()
+    for part, classes, conditional in conditioned_parts(loc, precision, np.asarray(values), observed):
+        means[part.rows, classes] = loc[classes] + np.moveaxis(conditional.residuals, -1, 0)
     return means
 
 
@@ -331,21 +301,21 @@ def conditional_draws(
 
     Source: Ding (2016), On the conditional distribution of the multivariate t distribution, section 2.
     """
-    draws = np.empty(values.shape)
-    for k in range(len(ellipsoids.loc)):
-        (loc, precision), members = ellipsoids.mean_and_precision(k), np.flatnonzero(classes == k)
-        rows, mask = np.asarray(values)[members], observed[members]
-        for part in parts_of(*patterns_of(mask)):
-            conditional = condition(loc, precision, rows, mask, part)
-            factor = np.linalg.cholesky(np.moveaxis(conditional.covariance, -1, 0))
-            deviations = np.einsum("gij,gj->gi", factor, rng.standard_normal(conditional.missing.shape))
+    draws, (loc, precision) = np.empty(values.shape), ellipsoids.means_and_precisions()
+    for k in range(len(loc)):
+        members = np.flatnonzero(classes == k)
+        at = (loc[[k]], precision[[k]], np.asarray(values)[members], observed[members])
+        for part, _, conditional in conditioned_parts(*at):
+            residuals, missing = conditional.residuals[0].T, part.missing[:, part.pattern].T
+            noise = rng.standard_normal(missing.shape).T[None]
+            deviations = solve_transposed(conditional.factor[..., part.pattern], noise)[0].T
             if df is not None:
-                squares = np.einsum("gd,gd->g", conditional.residuals @ precision, conditional.residuals)
-                freedom = df[k] + len(loc) - conditional.missing.shape[1]
-                deviations *= np.sqrt((df[k] + squares) / rng.chisquare(freedom, len(squares)))[:, None]
-            completed = loc + conditional.residuals
-            means = np.take_along_axis(completed, conditional.missing, 1)
-            np.put_along_axis(completed, conditional.missing, means + deviations, 1)
+                squares = np.einsum("gd,gd->g", residuals @ precision[k], residuals)
+                freedom = df[k] + len(loc[k]) - missing.shape[1]
+                deviations = deviations * np.sqrt((df[k] + squares) / rng.chisquare(freedom, len(squares)))[:, None]
+            completed = loc[k] + residuals
+            means = np.take_along_axis(completed, missing, 1)
+            np.put_along_axis(completed, missing, means + deviations, 1)
             draws[members[part.rows]] = completed
     return draws
 

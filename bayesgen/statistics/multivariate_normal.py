@@ -22,19 +22,16 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 from .arrays import LOG_2PI, Cells, inverse_lower, log_diagonal, namespace
 from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .conditioning import (
-    Conditioned,
     Ellipsoids,
-    Part,
     condition,
     conditional_draws,
     conditional_means,
     conditioned,
     marginal_log_probs,
-    parts_of,
 )
 from .moments import class_moments
 from .normal import median_of_draws, standard_log_density
-from .patterns import PatternMoments
+from .patterns import Part, PatternMoments, PatternRows
 from .summaries import Moments, Sample, trailing
 
 
@@ -46,23 +43,18 @@ def expected_moments(
     Missing cells have their conditional means, and the scatter includes their conditional covariances.
     """
     (num_classes, dimension), loc, inverse = loc.shape, np.asarray(loc), inverse_lower(np.asarray(scale_tril))
-    precision, classes = np.swapaxes(inverse, -1, -2) @ inverse, np.asarray(summary.classes)
-    jobs = []
-    for k in range(num_classes):
-        groups = np.flatnonzero(classes == k)
-        parts = parts_of(np.asarray(summary.observed)[groups], np.arange(len(groups)))
-        jobs += [(k, dataclasses.replace(part, rows=groups[part.rows])) for part in parts]
+    precision, rows = np.swapaxes(inverse, -1, -2) @ inverse, summary.as_rows
 
     def completed_part(job: tuple[int, Part]) -> tuple[Moments, Float[np.ndarray, "D D"]]:
         k, part = job
-        return _completed_part(summary, part, loc[k], precision[k])
+        return _completed_part(rows, part, loc[k], precision[[k]])
 
-    threads_pay = summary.mean.size > CACHED_CELLS // 2
-    completed_parts = all_in_threads(completed_part, jobs) if threads_pay else map(completed_part, jobs)
+    threads_pay = rows.rows.size > CACHED_CELLS // 2
+    completed_parts = all_in_threads(completed_part, rows.parts) if threads_pay else map(completed_part, rows.parts)
     square = np.zeros((1, dimension, dimension))
     totals = [Moments(np.zeros(1), np.zeros((1, dimension)), square, np.zeros(1))] * num_classes
     conditional = np.zeros((num_classes, dimension, dimension))
-    for (k, _), (moments, missing_covariance) in zip(jobs, completed_parts, strict=True):
+    for (k, _), (moments, missing_covariance) in zip(rows.parts, completed_parts, strict=True):
         totals[k] = totals[k]._merged(moments)
         conditional[k] += missing_covariance
     total = jax.tree.map(lambda *arrays: np.concatenate(arrays), *totals)
@@ -74,41 +66,43 @@ def expected_moments(
 
 
 def _completed_part(
-    summary: PatternMoments, part: Part, loc: Float[np.ndarray, " D"], precision: Float[np.ndarray, "D D"]
+    rows: PatternRows, part: Part, loc: Float[np.ndarray, " D"], precision: Float[np.ndarray, "1 D D"]
 ) -> tuple[Moments, Float[np.ndarray, "D D"]]:
-    """Moments about `loc` of a part of the groups of a class, completed, and the sum of conditional covariances.
+    """Moments about `loc` of a part of the rows of a class, completed, and the sum of conditional covariances.
 
     In place of a log base, the moments hold the log-likelihood but for distances and the determinant of the class.
     """
-    observed, means = np.asarray(summary.observed), np.asarray(summary.mean)
-    completed, count = condition(loc, precision, means, observed, part), np.asarray(summary.count)[part.rows]
-    total, size = count.sum(), completed.missing.shape[1]
-    shift = count @ completed.residuals / (total or 1.0)
-    centred = completed.residuals - shift
-    scatter = (count[:, None] * centred).T @ centred + _completed_scatter(summary, part, completed, precision)
-    columns, dimension = completed.missing.T, len(loc)
-    entries = (columns[:, None] * dimension + columns[None]).ravel()
-    missing_covariance = np.bincount(entries, (count * completed.covariance).ravel(), dimension**2)
-    missing_covariance = missing_covariance.astype(np.float64, copy=False)  # of no missing cell: integers
-    log_terms = -count @ completed.half_log_det - 0.5 * LOG_2PI * total * (dimension - size)
-    return Moments(total[None], shift[None], scatter[None], log_terms[None]), missing_covariance.reshape(
-        dimension, dimension
-    )
+    weights, (num_missing, num_patterns) = rows.weights[part.rows], part.missing.shape
+    total, is_mean = weights.sum(), weights > 0
+    residuals = np.ascontiguousarray(rows.rows[part.rows].T) - loc[:, None] * is_mean
+    completed = condition(precision, residuals[None], part)
+    shift = residuals @ weights / (total or 1.0)
+    residuals -= shift[:, None] * is_mean
+    scatter = residuals * np.where(is_mean, weights, 1.0) @ residuals.T
+    pattern_weights = np.bincount(np.arange(num_patterns)[part.pattern], weights, num_patterns)
+    conditional = _sum_of_inverses(completed.factor[0], pattern_weights, part.missing, len(loc))
+    log_terms = -pattern_weights @ completed.half_log_det[0] - 0.5 * LOG_2PI * total * (len(loc) - num_missing)
+    return Moments(total[None], shift[None], scatter[None], log_terms[None]), conditional
 
 
-def _completed_scatter(
-    summary: PatternMoments, part: Part, completed: Conditioned, precision: Float[np.ndarray, "D D"]
+def _sum_of_inverses(
+    factor: Float[np.ndarray, "s s p"],
+    weights: Float[np.ndarray, " p"],
+    columns: Int[np.ndarray, "s p"],
+    dimension: int,
 ) -> Float[np.ndarray, "D D"]:
-    """The sum of the scatter matrices of groups, completed: missing cells are linear in the observed ones."""
-    first, last = np.searchsorted(summary.scatter_groups, [part.rows[0], part.rows[-1] + 1])
-    groups, scatter = summary.scatter_groups[first:last] - part.rows[0], np.asarray(summary.scatter[first:last])
-    missing = completed.missing[groups]
-    if not missing.size:
-        return scatter.sum(0)
-    maps = np.tile(np.eye(len(precision)), (len(groups), 1, 1))
-    slopes = np.ascontiguousarray(np.moveaxis(completed.covariance[:, :, groups], -1, 0)) @ precision[missing]
-    np.put_along_axis(maps, missing[:, :, None], -slopes, 1)
-    return (maps @ scatter @ np.swapaxes(maps, -1, -2)).sum(0)
+    """The weighted sum of the inverses of matrices with these Cholesky factors, each in its columns, in order."""
+    inverse, lower = np.zeros_like(factor), np.zeros(dimension**2)
+    for j in range(len(factor)):
+        np.einsum("kp,kip->ip", factor[j, :j], inverse[:j, :j], out=inverse[j, :j])
+        inverse[j, j] = -1.0
+        inverse[j, : j + 1] /= -factor[j, j]
+    for j in range(len(factor)):
+        entries = np.einsum("kp,kip->ip", inverse[j:, j] * weights, inverse[j:, : j + 1])
+        places = columns[j] * dimension + columns[: j + 1]
+        lower += np.bincount(places.ravel(), entries.ravel(), dimension**2)
+    below = np.tril(lower.reshape(dimension, dimension), -1)
+    return below + below.T + np.diag(lower[:: dimension + 1])
 
 
 def log_likelihood_of_groups(

@@ -1,17 +1,20 @@
 """Moments of jointly normal rows of which cells are missing, by pattern of the observed cells."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bayesgen.records import record, static
+from bayesgen.records import record, state_of_fields, static
 from bayesgen.runtime import CACHED_CELLS, chunks, pad, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import flatten_rows
 from .moments import class_moments
 from .summaries import Classes, Moments, Summary, class_weights
+
+PART_CELLS = CACHED_CELLS // 2  # of the blocks of a part of the rows: `missing` in benchmarks
 
 
 @record
@@ -68,6 +71,23 @@ class PatternMoments(Summary):
     @property
     def num_groups(self) -> int:
         return len(self.count)
+
+    @functools.cached_property
+    def as_rows(self) -> "PatternRows":
+        """Rows with the moments of the groups, whose events are vectors."""
+        roots = list(_roots(np.asarray(self.scatter)))
+        rows = np.concatenate([np.asarray(self.mean), *(rows for rows, _ in roots)])
+        spread_groups = [np.asarray(self.scatter_groups)[places] for _, places in roots]
+        group_of_row, classes = np.concatenate([np.arange(self.num_groups), *spread_groups]), np.asarray(self.classes)
+        parts: list[tuple[int, Part]] = []
+        for k in range(self.num_classes or 1):
+            members = np.flatnonzero(classes[group_of_row] == k)
+            groups, pattern_of_row = np.unique(group_of_row[members], return_inverse=True)
+            class_parts = parts_of(np.asarray(self.observed)[groups], pattern_of_row)
+            parts += [(k, dataclasses.replace(part, rows=members[part.rows])) for part in class_parts]
+        return PatternRows(rows, np.append(self.count, np.zeros(len(rows) - self.num_groups)), parts)
+
+    __getstate__ = state_of_fields
 
     def merge(self, other: Summary) -> "PatternMoments":
         return self.joined([other])
@@ -175,6 +195,65 @@ def patterns_of(
     pattern_of_row = np.empty(len(observed), np.int64)
     pattern_of_row[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
     return observed[order[starts]], pattern_of_row
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Rows with the same number of missing cells, so few that their blocks stay in cache.
+
+    Attributes:
+        rows: their places.
+        missing: the missing columns of each pattern among them.
+        pattern: the pattern of each row.
+    """
+
+    rows: Int[np.ndarray, " g"]
+    missing: Int[np.ndarray, "s p"]
+    pattern: Int[np.ndarray, " g"] | slice
+
+
+def parts_of(patterns: Bool[np.ndarray, "P D"], pattern_of_row: Int[np.ndarray, " n"]) -> list[Part]:
+    """The rows in parts, from patterns of observed cells and the pattern of each row. See `patterns_of`."""
+    order = np.argsort(pattern_of_row, kind="stable")
+    num_missing = (~patterns).sum(1)[pattern_of_row[order]]
+    parts, start = [], 0
+    for end in (np.flatnonzero(np.diff(num_missing, append=-1)) + 1).tolist():
+        size = int(num_missing[start])
+        for part in chunks(end - start, PART_CELLS // max(size**2, patterns.shape[1])):
+            rows = order[start + part.start : start + part.stop]
+            first, last = pattern_of_row[rows[0]], pattern_of_row[rows[-1]]
+            missing = np.nonzero(~patterns[first : last + 1])[1].reshape(last + 1 - first, size)
+            pattern = slice(None) if len(missing) == len(rows) else pattern_of_row[rows] - first
+            parts.append(Part(rows, np.ascontiguousarray(missing.T), pattern))
+        start = end
+    return parts
+
+
+@dataclasses.dataclass(frozen=True)
+class PatternRows:
+    """Rows with the moments of groups: the means, and then rows whose products add up to the scatter matrices.
+
+    Attributes:
+        rows: zero where cells are missing.
+        weights: of the means; zero for the others.
+        parts: the class and the rows of each part.
+    """
+
+    rows: Float[np.ndarray, "N D"]
+    weights: Float[np.ndarray, " N"]
+    parts: list[tuple[int, Part]]
+
+
+def _roots(
+    scatter: Float[np.ndarray, "S D D"],
+) -> Iterator[tuple[Float[np.ndarray, "r D"], Int[np.ndarray, " r"]]]:
+    """For some of the matrices at a time, rows whose products add up to each, as few as its rank; and its index."""
+    for part in chunks(len(scatter), PART_CELLS // scatter[0].size if len(scatter) else 1):
+        deviations = np.sqrt(np.diagonal(scatter[part], axis1=1, axis2=2))
+        units = np.where(deviations > 0, deviations, 1.0)
+        squares, vectors = np.linalg.eigh(scatter[part] / (units[:, :, None] * units[:, None, :]))
+        place, axis = np.nonzero(squares > len(units.T) * np.finfo(float).eps * squares[:, -1:])
+        yield np.sqrt(squares[place, axis])[:, None] * vectors[place, :, axis] * units[place], part.start + place
 
 
 def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tuple[Int[Array, " n"], Int[Array, " G"]]:

@@ -14,7 +14,7 @@ from bayesgen.statistics import (
     merged,
     patterns,
 )
-from bayesgen.statistics.conditioning import Ellipsoids, inverse_blocks
+from bayesgen.statistics.conditioning import Ellipsoids, block_factors, solve_lower, solve_transposed
 
 NORMAL = MultivariateNormalLikelihood()
 CLASSES, ROWS, COLUMNS = 3, 61, 5
@@ -192,17 +192,18 @@ def test_any_number_of_columns(num_columns, rng):
     close(logs, expected[3][:2], rtol=1e-9)
 
 
-def test_blocks_are_inverted(rng):
+def test_blocks_are_factorised_and_solved(rng):
     _, factor = parameters(rng, num_columns=11)
-    precision = np.linalg.inv(factor[0] @ factor[0].T)
+    precision = np.linalg.inv(factor[:2] @ np.swapaxes(factor[:2], 1, 2))
     for size in (0, 1, 4, 11):
-        places = np.stack([rng.permutation(11)[:size] for _ in range(6)]).astype(np.int64)
-        inverse, half_log_det = inverse_blocks(precision, places)
-        assert inverse.shape == (size, size, 6)
-        for index, place in enumerate(places):
-            block = precision[np.ix_(place, place)]
-            close(inverse[:, :, index] @ block, np.eye(size), atol=1e-9)
-            close(half_log_det[index], 0.5 * np.linalg.slogdet(block)[1], rtol=1e-10)
+        columns = np.stack([rng.permutation(11)[:size] for _ in range(6)], 1).astype(np.int64)
+        blocks, values = block_factors(precision, columns), rng.normal(size=(2, size, 6))
+        assert blocks.shape == (2, size, size, 6)
+        solved = solve_transposed(blocks, solve_lower(blocks, values.copy()))
+        for k, index in np.ndindex(2, 6):
+            block = precision[k][np.ix_(columns[:, index], columns[:, index])]
+            close(np.tril(blocks[k, :, :, index]), np.linalg.cholesky(block), atol=1e-12)
+            close(block @ solved[k, :, index], values[k, :, index], atol=1e-9)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.999999])
