@@ -1,9 +1,10 @@
 """Sufficient statistics that an engine says: sums by class, and counts of rows by class and value, in few queries.
 
-Moments are sums of x - s and of its squares and products, where s is the median of a class in the first rows, close
-enough to its mean that nothing cancels; where it proves far from the mean, a second query takes the mean itself (Chan,
-Golub and LeVeque 1983, as in `statistics.moments`). For discrete columns the answer is a table of values with weights,
-of which the likelihood makes the same summary as of rows. NaN is missing, also in engines that tell it from null.
+Moments are sums of x - s and of its squares and products, where s is a median of the first rows, of all classes where
+theirs lie close together and else of the class, close enough to the mean that nothing cancels; where it proves far from
+the mean, a second query takes the mean itself (Chan, Golub and LeVeque 1983, as in `statistics.moments`). For discrete
+columns the answer is a table of values with weights, of which the likelihood makes the same summary as of rows. NaN is
+missing, also in engines that tell it from null.
 """
 
 import dataclasses
@@ -28,6 +29,7 @@ from .requests import Request, weighed
 MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
 MOST_SHIFTED = 64  # classes with a shift of their own
+FAR = 100.0  # variances between a shift and the mean, squared, which lose two digits
 LABEL, VALUE, WEIGHT, ROWS, WRONG = "label", "value", "weight", "rows", "wrong"  # columns of queries
 Expressions: TypeAlias = dict[str, nw.Expr]
 Groups: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
@@ -156,16 +158,21 @@ class Queries:
         rows: of a constant column, its value exactly.
         """
         values = {f"x{place}": self._value(name) for place, name in enumerate(self.numbers)}
-        labels, medians = self._grouped(self.frame.head(HEAD), values, {key: nw.col(key).median() for key in values})
-        shifts = np.reshape([medians[key] for key in values], (len(values), len(labels))).T
-        shifts = np.where(np.isfinite(shifts), shifts, 0.0)
+        asked = {key: nw.col(key).median() for key in values} | {f"{key} std": nw.col(key).std() for key in values}
+        labels, first = self._grouped(self.frame.head(HEAD), values, asked)
+        cells = np.reshape([first[key] for key in asked], (2, len(values), len(labels))).swapaxes(1, 2)
+        shifts, deviations = np.where(np.isfinite(cells), cells, 0.0)
+        with np.errstate(over="ignore"):
+            common = np.median(shifts, axis=0) if len(labels) else np.zeros(len(values))
+            is_common = (np.abs(shifts - common) <= FAR**0.5 * deviations).all(0)  # a shift for each class costs time
+        shifts = np.where(is_common, common, shifts)
         for _ in range(2):
             labels, shifts, sums = self._sums(labels[:MOST_SHIFTED], shifts[:MOST_SHIFTED])
             if np.any(sums.get(WRONG, 0)) or not all(np.isfinite(values).all() for values in sums.values()):
                 return None
             moments = self._moments_about(shifts, sums)
             squares = np.diagonal(moments.scatter, axis1=1, axis2=2)
-            far = moments.count * (moments.mean - shifts) ** 2 > 100.0 * squares  # which loses two digits
+            far = moments.count * (moments.mean - shifts) ** 2 > FAR * squares
             if not far.any():
                 return labels, sums, moments
             shifts = np.where(far, moments.mean, shifts)
@@ -183,12 +190,10 @@ class Queries:
         distances: Expressions = {}
         for place, name in enumerate(self.numbers):
             shift = nw.lit(float(default[place]))
-            for label, shifts_of_label in [*by_label.items()][:-1]:
-                shift = (
-                    nw.when(nw.col(str(self.request.label)) == label)
-                    .then(nw.lit(float(shifts_of_label[place])))
-                    .otherwise(shift)
-                )
+            for label, shifts_of_label in by_label.items():
+                if shifts_of_label[place] != default[place]:
+                    is_label = nw.col(str(self.request.label)) == label
+                    shift = nw.when(is_label).then(nw.lit(float(shifts_of_label[place]))).otherwise(shift)
             distances[f"x{place}"] = self._value(name) - shift
         asked: Expressions = {ROWS: nw.len(), WEIGHT: self._weight}
         if self.request.weight is not None:
