@@ -27,7 +27,7 @@ CASES = TABLE | {"overdispersed": Written(overdispersed, overdispersed_counts(30
 def measures(quick):
     """A line for each model: rates of draws, and first calls."""
     for name in QUICK if quick else CASES:
-        yield functools.partial(rates, name, 2 if quick else REPEATS)
+        yield functools.partial(rates, name, 2 if quick else 3)
     for name in QUICK:
         yield functools.partial(first_calls, name)
     yield functools.partial(many_rows, 2 if quick else REPEATS)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 REPEATS = 5
-LONGEST = 20.0  # seconds after which a line begins no further round; the table tells how many runs it got
+LONGEST = 12.0  # seconds after which a line begins no further round; the table tells how many runs it got
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
 

@@ -19,7 +19,7 @@ KINDS = ("chunks", "float32", "float64", "whole_numbers", "pandas", "polars", "s
 
 def measures(quick):
     """One line for each kind of input."""
-    num_rows = 1_000_000 if quick else 10_000_000
+    num_rows = 1_000_000 if quick else 5_000_000
     for kind in KINDS:
         yield functools.partial(_line, kind, num_rows)
 

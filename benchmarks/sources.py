@@ -31,16 +31,16 @@ def measures(quick):
     if missing:
         yield lambda: Missing("sources", f"{', '.join(missing)} is not installed")
         return
-    num_rows = 2_000_000 if quick else 20_000_000
+    num_rows = 1_000_000 if quick else 5_000_000
     repeats = 1 if quick else REPEATS
     for name, source in itertools.product(MODELS, SOURCES):
         yield functools.partial(_beside_native, name, source, num_rows, repeats)
     for width in (10, 24, 50):
-        yield functools.partial(_queries_or_chunks, width, num_rows // 20, repeats)
+        yield functools.partial(_queries_or_chunks, width, num_rows // 5, repeats)
     for source in SOURCES:
         for rows in (num_rows // 10, num_rows):
             yield functools.partial(_memory, source, rows)
-    for cluster, rows in itertools.product(CLUSTERS, (100_000, 1_000_000, num_rows // 2)):
+    for cluster, rows in itertools.product(CLUSTERS, (100_000, num_rows // 2)):
         yield functools.partial(_cluster, cluster, rows)
 
 

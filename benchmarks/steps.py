@@ -24,8 +24,8 @@ def measures(quick):
         yield functools.partial(_steps, "GDA, iris shape, N=10,000", bg.GaussianDiscriminant(), large, 8, repeats)
     yield functools.partial(_steps, "naive Bayes, 640 latents", bg.NaiveBayes(), _wide(), 15, 1 if quick else 3)
     yield functools.partial(_rows, quick)
-    for num_chains, bound in ((4, None), (64, 1.5)):
-        yield functools.partial(_kernels, num_chains, bound, repeats)
+    for num_chains, num_samples, bound in ((4, 1_000, None), (64, 250, 1.5)):
+        yield functools.partial(_kernels, num_chains, num_samples, bound, repeats)
 
 
 def _wide():
@@ -54,7 +54,7 @@ def _rows(quick):
     )
 
 
-def _kernels(num_chains, bound, repeats):
+def _kernels(num_chains, num_samples, bound, repeats):
     """Our kernel and NumPyro's on one density, both compiled; NumPyro's also adapts (diagonal) masses."""
     problem = gda.iris()
     summaries = bg.summarize(bg.GaussianDiscriminant(), problem.X, problem.y)
@@ -63,7 +63,7 @@ def _kernels(num_chains, bound, repeats):
     )
     method = bg.NUTS(num_samples=100)
     whitened = method.chains(density, lambda: np.zeros((1, density.dimension)), 0, False).density
-    shared = {"num_warmup": 150, "num_samples": 1_000, "num_chains": num_chains}
+    shared = {"num_warmup": 150, "num_samples": num_samples, "num_chains": num_chains}
     steps = {}
 
     def ours():
@@ -83,7 +83,7 @@ def _kernels(num_chains, bound, repeats):
 
     with jax.enable_x64(True):
         row = duel(
-            f"NUTS kernels, GDA of iris whitened ({density.dimension} dimensions), {num_chains} chains x 150 + 1,000",
+            f"NUTS kernels, GDA of iris ({density.dimension} axes), {num_chains} chains x 150 + {num_samples:,}",
             Faster(bound),
             ours,
             numpyros,
