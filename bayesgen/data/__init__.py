@@ -51,7 +51,7 @@ from .tables import (
     warn_of_unknown,
 )
 from .unread import DtypesTable
-from .views import Table, collected, sharing_cells, successive_rows
+from .views import CountRows, Table, collected, sharing_cells, successive_rows
 
 __all__ = [
     "BINARY",
@@ -74,6 +74,7 @@ __all__ = [
     "ColumnKinds",
     "Columns",
     "Count",
+    "CountRows",
     "Covariate",
     "Dataset",
     "DtypesTable",

@@ -16,11 +16,11 @@ from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHED_CELLS, chunks, in_threads
+from bayesgen.runtime import CACHED_CELLS, FAST_CELLS, THREAD_CELLS, chunks, even_chunks, in_threads
 from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
-from .views import sharing_cells
+from .views import CountRows, sharing_cells
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -205,7 +205,12 @@ def _cached_chunks(matrix: np.ndarray) -> list[slice]:
 
 def _are_counts(numbers: np.ndarray) -> bool:
     """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
-    return all([*in_threads(lambda rows: whole_numbers(numbers[rows]) is not None, _cached_chunks(numbers))])
+
+    def are_counts(rows: slice) -> bool:
+        parts = chunks(len(numbers[rows]), FAST_CELLS // max(1, numbers.shape[1]))
+        return all(whole_numbers(numbers[rows][part]) is not None for part in parts)
+
+    return all([*in_threads(are_counts, even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1])))])
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
@@ -233,10 +238,12 @@ def _encode_sparse(matrix: csr_array, names: Sequence[str], kind: Kind, wording:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
-    if kind.condition is None or not kind.condition.hold_all(data[:, None]):
+    are_counts = kind.condition is not None and kind.condition.hold_all(data[:, None])
+    if not are_counts:
         _check_sparse(data, matrix, names, kind, wording)
     data = data if kind.condition is None else data.astype(np.float64, copy=False)
-    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1])
+    form = CountRows if are_counts else csr_array
+    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1], form)
     encoded.has_canonical_format = True
     return encoded
 
@@ -270,4 +277,5 @@ def whole_numbers(values: np.ndarray) -> np.ndarray | None:
     """
     with np.errstate(invalid="ignore"):
         numbers = values.astype(np.int32)
-    return numbers if numbers.min(initial=0) >= 0 and (numbers == values).all() else None
+    is_whole = numbers.min(initial=0) >= 0 and np.array_equal(numbers.astype(values.dtype), values)
+    return numbers if is_whole else None

@@ -398,15 +398,21 @@ def successive_rows(values: csr_array, part: slice) -> csr_array:
     """Successive rows of a csr_array, which share its cells, unlike SciPy's own slices."""
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
-    cells = slice(ends[0], ends[-1])
-    rows = sharing_cells(values.data[cells], values.indices[cells], ends - ends[0], values.shape[1])
+    cells, form = slice(ends[0], ends[-1]), CountRows if isinstance(values, CountRows) else csr_array
+    rows = sharing_cells(values.data[cells], values.indices[cells], ends - ends[0], values.shape[1], form)
     rows.has_canonical_format = values.has_canonical_format
     return rows
 
 
-def sharing_cells(data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int) -> csr_array:
+class CountRows(csr_array):
+    """A csr_array whose stored cells are known to be whole numbers from 0, below 2^31."""
+
+
+def sharing_cells(
+    data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int, form: type[csr_array] = csr_array
+) -> csr_array:
     """A csr_array that shares these arrays; SciPy's constructor copies those that are parts of others."""
-    rows = csr_array((len(ends) - 1, num_columns), dtype=data.dtype)
+    rows = form((len(ends) - 1, num_columns), dtype=data.dtype)
     rows.data, rows.indices, rows.indptr = data, columns, ends
     return rows
 

@@ -1,5 +1,6 @@
 """Zeros and ones, and counts: Beta-Bernoulli, gamma-Poisson, and Dirichlet-multinomial where columns share a total."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -340,20 +341,27 @@ class DirichletMultinomialDensity(RowDensity):
 
     concentration: Float[Array, "K V"]
 
+    @functools.cached_property
+    def _log_concentration(self) -> Float[np.ndarray, "K V"]:
+        return np.log(np.asarray(self.concentration), order="F")  # as products with sparse rows take it
+
     def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
         if observed is not None:
             refuse_missing("a Dirichlet-multinomial distribution")
         if hasattr(values, "tocsr"):
-            cell_terms = sum_log_rising_of_cells(values.tocsr(), np.asarray(self.concentration))
-            return cell_terms + _length_terms(self.concentration, row_sums(values))
+            logs, starts = self._log_concentration, np.asarray(self.concentration)
+            cell_terms = sum_log_rising_of_cells(values.tocsr(), starts, logs, by_factorials=True)
+            return cell_terms + self._length_terms(row_sums(values))
         words = sum_log_rising(values, self.concentration)
-        return words + _length_terms(self.concentration, values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
+        return words + self._length_terms(values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 
+    @functools.cached_property
+    def _totals(self) -> Float[Array, "K 1"]:
+        return self.concentration.sum(-1, keepdims=True)
 
-def _length_terms(concentration: Float[Array, "K V"], lengths: Real[Array, " n"]) -> Float[Array, "n K"]:
-    """The terms that depend on the length of a row alone."""
-    totals, lengths = concentration.sum(-1, keepdims=True), lengths[:, None]
-    return log_factorial(lengths) - sum_log_rising(lengths, totals)
+    def _length_terms(self, lengths: Real[Array, " n"]) -> Float[Array, "n K"]:
+        """The terms that depend on the length of a row alone."""
+        return log_factorial(lengths)[:, None] - sum_log_rising(lengths[:, None], self._totals)
 
 
 @record

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal, Self
@@ -221,7 +222,12 @@ class ProcessPosterior(Posterior):
     def densities_at(self, at: At) -> Densities:
         """The densities of rows by blocks at a point, or with the parameters integrated out. Traceable."""
         assert self.conjugate is not None
-        return self.conjugate.densities_at(self.mode if at == "mode" else self.mean)
+        return self.conjugate.densities_at(self.mode) if at == "mode" else self._densities_at_mean
+
+    @functools.cached_property
+    def _densities_at_mean(self) -> Densities:
+        assert self.conjugate is not None
+        return self.conjugate.densities_at(self.mean)
 
     def _log_joint(self, rows: Rows, at: At) -> Float[np.ndarray, "n K"]:
         if self.conjugate is not None:

@@ -143,7 +143,7 @@ class DirichletMarkovDensity(RowDensity):
             urns = scipy.sparse.csr_array((drawn.data.copy(), entry_contexts, drawn.indptr.copy()), shape=shape)
             for counts, starts in ((drawn, alpha.reshape(len(alpha), -1)), (urns, alpha.sum(-1))):
                 counts.sum_duplicates()
-                sums = sum_log_rising_of_cells(counts, starts, by_factorials=False)
+                sums = sum_log_rising_of_cells(counts, starts, np.log(starts), by_factorials=False)
                 total[part] += sums if counts is drawn else -sums
         return total
 

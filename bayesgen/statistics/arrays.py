@@ -13,7 +13,7 @@ import scipy.sparse
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import sharing_cells, whole_numbers
+from bayesgen.data import CountRows, sharing_cells, whole_numbers
 from bayesgen.errors import DataError
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Result, Shaped
 
@@ -157,10 +157,10 @@ def sum_log_factorials(values: SparseRows) -> Float[Array, " n"]:
 
     By one product, where counts are whole and repeat: x log(x!) / x, with x as the column of a look-up table.
     """
-    counts = whole_numbers(values.data)
-    if counts is None or counts.max(initial=0) >= len(counts):
+    counts = values.data.astype(np.int32) if isinstance(values, CountRows) else whole_numbers(values.data)
+    if counts is None or (largest := counts.max(initial=0)) >= len(counts):
         return segment_sums(log_factorial(values.data), values.indptr)
-    levels = np.arange(counts.max(initial=0) + 1.0)
+    levels = np.arange(largest + 1.0)
     log_factorial_per_count = scipy.special.gammaln(levels + 1.0) / np.maximum(levels, 1.0)
     return sharing_cells(values.data, counts, values.indptr, len(levels)) @ log_factorial_per_count
 

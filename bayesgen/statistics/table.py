@@ -1,6 +1,7 @@
 """Exponential families, and the likelihoods of NumPyro's distributions: one registration each."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -167,6 +168,32 @@ class ExponentialFamilyDensity(RowDensity):
         return self.family.draw(rng, tuple(np.asarray(eta)[classes] for eta in self.natural))
 
 
+@dataclasses.dataclass(frozen=True)
+class MultinomialFamily(ExponentialFamily):
+    """The multinomial distribution as an exponential family."""
+
+    def density(self, parameters: Parameters) -> "MultinomialDensity":
+        density = super().density(parameters)
+        return MultinomialDensity(density.natural, density.log_partition, self)
+
+
+@record
+class MultinomialDensity(ExponentialFamilyDensity):
+    """Densities of rows of counts. Of sparse rows one product gives the totals too."""
+
+    @functools.cached_property
+    def _log_probs_and_ones(self) -> Float[np.ndarray, "K+1 m"]:
+        return np.asfortranarray(np.vstack([self.natural[0], np.ones(self.natural[0].shape[1:])]))
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        if observed is not None or not hasattr(values, "tocsr") or namespace(*self.natural) is jnp:
+            return super().log_prob(values, observed)
+        rows = values.tocsr()
+        table = log_linear(rows, self._log_probs_and_ones)
+        table[:, :-1] += (log_factorial(table[:, -1]) - sum_log_factorials(rows))[:, None]
+        return table[:, :-1]
+
+
 # --- exponential families -------------------------------------------------------------------------------------
 
 
@@ -208,7 +235,7 @@ GEOMETRIC = ExponentialFamily(
     natural=lambda p: (p["log_zero"], p["log_one"]),
     log_partition=_no_partition,
 )
-MULTINOMIAL = ExponentialFamily(
+MULTINOMIAL = MultinomialFamily(
     statistics=lambda x, row: (x,),
     natural=lambda p: (p["log_probs"],),
     log_partition=lambda p: namespace(p["log_probs"]).zeros(p["log_probs"].shape[:-1]),
