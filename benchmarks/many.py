@@ -22,7 +22,7 @@ def measures(quick):
     """Exact posteriors and chains of bootstrap samples of iris; the scores of single rows."""
     X, y = load_iris(return_X_y=True)
     rng = np.random.default_rng(0)
-    num_sets, num_sampled = (100, 8) if quick else (1000, 1000)
+    num_sets, num_sampled = (100, 8) if quick else (1000, 256)
     weights = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=num_sets)
     sets = [(X[places], y[places]) for places in rng.integers(0, len(y), (num_sets, len(y)))]
     together = functools.partial(bg.fit_many, DISCRIMINANT, X, y)
