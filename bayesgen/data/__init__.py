@@ -1,7 +1,7 @@
 """Data from users, read and checked: the one place where bad data are refused."""
 
 from .binned import Binned
-from .categories import CATEGORICAL, UNKNOWN, Categorical, categories_among, distinct_values, inferred_classes
+from .categories import CATEGORICAL, UNKNOWN, Categorical, categories_among, factorize, inferred_classes
 from .columns import (
     PositionalNames,
     as_array,
@@ -110,7 +110,7 @@ __all__ = [
     "collected",
     "columns_by_name",
     "covariate_values",
-    "distinct_values",
+    "factorize",
     "filled_up",
     "fingerprint",
     "fitted_basis",

@@ -257,7 +257,7 @@ class FrameTable(Table):
         if not names:
             return np.empty((self.num_rows, 0))
         if self.frame.implementation.is_pyarrow():
-            return np.stack([values_of(self.frame[name]) for name in names], axis=1)
+            return np.stack([values_of(column) for column in self.frame.select(list(names)).iter_columns()], axis=1)
         return self.frame.select(list(names)).to_numpy()
 
     def _take(self, places: slice | np.ndarray) -> "FrameTable":

@@ -50,8 +50,9 @@ def statistics_by_query(
         return None
     named = [(site, likelihood, [name or str(request.label) for name in names]) for site, likelihood, names in blocks]
     queries = Queries(request, schema, weighed(frame, request.weight), named)
-    are_numbers = all(request.source.dtypes[name].is_numeric() for name in queries.numbers)
-    if not are_numbers or len(queries.pairs) > MOST_SUMS or queries.num_counts > MOST_QUERIES:
+    if queries.num_products > MOST_SUMS or queries.num_counts > MOST_QUERIES:
+        return None
+    if not all(request.source.dtypes[name].is_numeric() for name in queries.numbers):
         return None
     try:
         return queries.statistics()
@@ -87,6 +88,12 @@ class Queries:
             if likelihood.cell_sums is CellSums.PRODUCTS:
                 pairs += itertools.combinations(map(self.numbers.index, columns), 2)
         return pairs
+
+    @property
+    def num_products(self) -> int:
+        """How many products are asked of each class."""
+        joint = [len(columns) for _, likelihood, columns in self.blocks if likelihood.cell_sums is CellSums.PRODUCTS]
+        return len(self.numbers) + sum(size * (size - 1) // 2 for size in joint)
 
     @property
     def num_counts(self) -> int:

@@ -32,12 +32,11 @@ from bayesgen.errors import DataError
 from bayesgen.generative import GenerativeProgram
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.runtime import public
-from bayesgen.saving import packed, unpacked
 from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Data, Values
 
 from .queried import statistics_by_query
-from .requests import ALL_ZERO, DistinctValues, Request
+from .requests import ALL_ZERO, Request, ValueCounts, changed_values, observed
 from .summaries import Summaries, as_summaries, check_model, inferred_schema, summarize_tables
 
 if TYPE_CHECKING:
@@ -140,27 +139,20 @@ def _of_source(
     request = _request_of(model, source, y, sample_weight, declared)
     if needs_rows:
         source.refuse_rows("The method needs rows one by one", request.columns)
-    if isinstance(model, GenerativeProgram):  # whose sites are its schema
-        first = source.head(request.names)
-        if first is None:
-            return _of_chunks(request, model, schema)
-        resolved = inferred_schema(model, read_table(first, request.label, request.weight), schema)
-        return _of_partitions(request, model.concrete(resolved), resolved) or _of_chunks(request, model, resolved)
-    resolved, distinct = _first_pass(model, request, declared)
+    if isinstance(model, GenerativeProgram):  # whose sites are its schema, which the first rows complete
+        first = read_table(request.first_rows(), request.label, request.weight, least_rows=0)
+        resolved = inferred_schema(model, first, schema)
+        return _of_rows(request, model.concrete(resolved), resolved)
+    resolved, counts = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
-    summaries = (
-        _of_queries(request, concrete, resolved)
-        or _of_partitions(request, concrete, resolved)
-        or _of_chunks(request, concrete, resolved, distinct)
-    )
-    counts = set() if distinct is None else {*distinct.num_rows.values()}
-    if counts - {read := request.tally["rows"]}:
-        raise DataError(CHANGED.format(f"the first read {counts.pop():,} rows, the second {read:,}"))
+    summaries = _of_queries(request, concrete, resolved) or _of_rows(request, concrete, resolved, counts)
+    for number in {sum(numbers.values()) for numbers in (counts or {}).values()} - {read := request.tally["rows"]}:
+        raise DataError(CHANGED.format(f"the first read {number:,} rows, the second {read:,}"))
     return summaries
 
 
-def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Schema, DistinctValues | None]:
-    """The schema of a source, and the distinct values that it comes from; None where all is declared."""
+def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Schema, ValueCounts | None]:
+    """The schema of a source, and how often the values come that it is made of; None where all is declared."""
     source, label = request.source, request.label
     declared = declared if label is None else dataclasses.replace(declared, label=label)
     table = DtypesTable(names=request.columns, num_rows=1, source=source)
@@ -175,16 +167,16 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
             "Declare them, Schema(classes=[...], categories={column: [...]}), or give a dataset or a path, which are "
             "read twice."
         )
-    distinct = request.distinct([*names, *labels])
-    if distinct is None or not all(distinct.num_rows.values()):
+    counts = request.value_counts([*names, *labels])
+    if counts is None or not all(sum(numbers.values()) for numbers in counts.values()):
         raise DataError(ALL_ZERO)
-    categories = {name: categories_among(distinct.values[name], name) for name in names}
+    categories = {name: categories_among(observed(counts[name]), name) for name in names}
     for name in labels:
-        stated = getattr(source.dtypes[name], "categories", None)
-        classes = stated or inferred_classes(category_array(distinct.values[name]), distinct.num_observed[name])
+        stated, values = getattr(source.dtypes[name], "categories", None), observed(counts[name])
+        classes = stated or inferred_classes(category_array(values), sum(counts[name][value] for value in values))
         declared = dataclasses.replace(declared, classes=tuple(classes))
     resolved = model.infer_schema(dataclasses.replace(table, values=categories), None, declared)
-    return resolved, distinct
+    return resolved, counts
 
 
 def _of_queries(request: Request, model: ConcreteModel, schema: Schema) -> Summaries | None:
@@ -199,105 +191,106 @@ def _of_queries(request: Request, model: ConcreteModel, schema: Schema) -> Summa
     return Summaries(model, schema, statistics, num_rows, origin=request.origin("engine"))
 
 
-def _of_partitions(request: Request, model: ConcreteModel, schema: Schema) -> Summaries | None:
-    """The summaries of partitions that workers summarised; None where the source has no workers."""
-    summarize = functools.partial(summarize_partition, model, schema, request.label, request.weight)
-    content = request.source.summarized(request.names, summarize, merge_partitions)
-    if content is None:
-        return None
-    part = unpacked(content)
-    if isinstance(part, str):
-        raise DataError(part)
-    if part is None:
-        raise DataError(ALL_ZERO)
-    statistics, ranges, unknown, num_rows = part
-    warn_of_unknown(unknown)
-    request.tally.update(passes=1, bytes=len(content), rows=num_rows)
-    return Summaries(model, schema.widened(ranges), statistics, num_rows, origin=request.origin("workers"))
-
-
 ONE_AT_A_TIME = threading.Lock()  # of programs, whose handlers all threads of a process share
 
 
-def summarize_partition(
-    model: ConcreteModel, schema: Schema, label: str | None, weight: str | None, chunks: "Iterable[pa.Table]"
-) -> bytes:
-    """The statistics of the rows of a partition, packed: (statistics, ranges, unknown cells, number of rows).
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What some rows of a source are reduced to. It travels, and is added.
 
-    A text is the message of an error, and None stands for a partition without rows.
+    Attributes:
+        error: the message of a DataError; then there are no statistics.
+        needs_rows: whether that is because these rows have none of a fixed size.
+        start: the first row that it may be about.
+        statistics, num_rows: of the rows, and how many they are.
+        ranges, unknown: what `Schema.ranges` is of these rows, and column -> the number of cells with unknown values.
     """
-    unknown = Counter[str]()
 
-    def check(statistics: SufficientStatistics) -> None:
-        if statistics.unlabelled is not None or statistics.rows is not None:
-            raise DataError(
-                "Rows without a label, and sites that are evaluated row by row, have no sufficient statistic that "
-                "workers could send. Drop rows without a label, or collect a sample of the rows and fit these."
-            )
-
-    try:
-        tables = [read_table(chunk, label, weight, least_rows=0) for chunk in chunks]
-        if not (num_rows := sum(table.num_rows for table in tables)):
-            return packed(None)
-        with contextlib.nullcontext() if model.in_threads else ONE_AT_A_TIME:
-            summaries = summarize_tables(model, schema, tables, unknown=unknown, check=check)
-    except DataError as error:
-        return packed(str(error))
-    return packed((summaries.statistics, dict(summaries.schema.ranges), dict(unknown), num_rows))
+    error: str = ""
+    needs_rows: bool = False
+    start: int = 0
+    statistics: SufficientStatistics | None = None
+    num_rows: int = 0
+    ranges: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def merge_partitions(contents: Sequence[bytes]) -> bytes:
-    """The statistics of several partitions together, packed as those of one; the first error, where there is one."""
-    parts = [part for part in map(unpacked, contents) if part is not None]
-    if refused := [part for part in parts if isinstance(part, str)]:
-        return packed(refused[0])
-    if not parts:
-        return packed(None)
-    statistics, ranges, unknown, num_rows = zip(*parts, strict=True)
-    widest = functools.reduce(Schema.widened, ranges, Schema()).ranges
-    return packed((merged(statistics), dict(widest), dict(sum(map(Counter, unknown), Counter())), sum(num_rows)))
+def reduced_rows(
+    model: ConcreteModel,
+    schema: Schema,
+    label: str | None,
+    weight: str | None,
+    counts: ValueCounts | None,
+    chunks: "Iterable[pa.Table]",
+) -> Part | None:
+    """What chunks of rows are reduced to; None without rows.
 
-
-def _of_chunks(
-    request: Request, model: ConcreteModel, schema: Schema | None, distinct: DistinctValues | None = None
-) -> Summaries:
-    """The summaries of successive chunks; of a program the first one completes the schema.
-
-    A DataError says so where a chunk has values that are not among the distinct ones of a first pass.
+    Args:
+        model, schema: the model of the data with this schema.
+        label, weight: the columns of labels and of weights.
+        counts: how often the values came in a first pass; an error says so where a chunk has others.
+        chunks: the rows.
     """
-    start, retained, unknown = 0, 0, Counter[str]()
+    start, num_rows, retained, needs_rows, unknown = 0, 0, 0, False, Counter[str]()
     chunk: pa.Table | None = None
 
     def tables() -> Iterator[Table]:
-        nonlocal start, chunk
-        for chunk in request.chunks(request.names):
-            table = read_table(chunk, request.label, request.weight, least_rows=0)
-            request.tally.update(rows=table.num_rows)
+        nonlocal start, num_rows, chunk
+        for chunk in chunks:
+            table = read_table(chunk, label, weight, least_rows=0)
+            num_rows += table.num_rows
             if table.num_rows:
                 yield table
             start += len(chunk)
 
     def check(statistics: SufficientStatistics) -> None:
-        nonlocal retained
+        nonlocal retained, needs_rows
         retained += statistics.bytes_retained
-        if statistics.unlabelled is not None:
-            request.source.refuse_rows("Rows without a label have no sufficient statistic", request.columns)
-        if statistics.rows is not None or retained > MOST_RETAINED:
-            request.source.refuse_rows("Some sites have no sufficient statistic but their rows", request.columns)
+        needs_rows = statistics.unlabelled is not None or statistics.rows is not None or retained > MOST_RETAINED
+        if needs_rows:
+            what = "Some sites have no sufficient statistic but their rows"
+            raise DataError(
+                what if statistics.unlabelled is None else "Rows without a label have no sufficient statistic"
+            )
 
     try:
         remaining = tables()
-        first = next(remaining, None)
-        if first is None:
-            raise DataError(ALL_ZERO)
-        resolved = inferred_schema(model, first, schema) if schema is None or not model.has_columns else schema
-        data = itertools.chain([first], remaining)
-        summaries = summarize_tables(model.concrete(resolved), resolved, data, unknown=unknown, check=check)
+        if (first := next(remaining, None)) is None:
+            return None
+        with contextlib.nullcontext() if model.in_threads else ONE_AT_A_TIME:
+            data = itertools.chain([first], remaining)
+            reduced = summarize_tables(model, schema, data, unknown=unknown, check=check)
     except DataError as error:
-        if distinct is not None and chunk is not None and (others := distinct.others_in(chunk, request.weight)):
-            raise DataError(CHANGED.format(others)) from error
-        if not start:
-            raise
-        raise DataError(f"Rows from {start:,} on: {error}") from error
-    warn_of_unknown(unknown)
-    return dataclasses.replace(summaries, origin=request.origin("chunks"))
+        others = None if counts is None or chunk is None else changed_values(counts, chunk, weight)
+        return Part(str(error), needs_rows, start) if others is None else Part(CHANGED.format(others))
+    ranges = dict(reduced.schema.ranges)
+    return Part(statistics=reduced.statistics, num_rows=num_rows, ranges=ranges, unknown=dict(unknown))
+
+
+def merged_parts(parts: Sequence[Part]) -> Part:
+    """The parts together; the first one that is refused, where there is one."""
+    for part in parts:
+        if part.statistics is None:
+            return part
+    ranges = functools.reduce(Schema.widened, (part.ranges for part in parts), Schema()).ranges
+    unknown = sum((Counter(part.unknown) for part in parts), Counter())
+    statistics = merged(part.statistics for part in parts if part.statistics is not None)
+    return Part(
+        statistics=statistics, num_rows=sum(p.num_rows for p in parts), ranges=dict(ranges), unknown=dict(unknown)
+    )
+
+
+def _of_rows(request: Request, model: ConcreteModel, schema: Schema, counts: ValueCounts | None = None) -> Summaries:
+    """The summaries of rows that workers reduce, or this process chunk by chunk: see `reduced_rows`."""
+    reduce = functools.partial(reduced_rows, model, schema, request.label, request.weight, counts)
+    part, by = request.reduced(request.names, reduce, merged_parts)
+    if part is None:
+        raise DataError(ALL_ZERO)
+    if part.needs_rows:
+        request.source.refuse_rows(part.error, request.columns)
+    if part.statistics is None:
+        raise DataError(f"Rows from {part.start:,} on: {part.error}" if part.start and by == "chunks" else part.error)
+    warn_of_unknown(part.unknown)
+    request.tally.update(rows=part.num_rows)
+    origin = request.origin(by)
+    return Summaries(model, schema.widened(part.ranges), part.statistics, part.num_rows, origin=origin)

@@ -2,16 +2,17 @@
 
 import dataclasses
 import functools
-import operator
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import narwhals as nw
-import pandas as pd
+import numpy as np
 
-from bayesgen.data import Source, distinct_values, read_table
+from bayesgen.data import Source, factorize, read_table
 from bayesgen.describe import quote_some
+from bayesgen.errors import DataError
 from bayesgen.saving import packed, unpacked
 from bayesgen.typing import Category
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 ALL_ZERO = "X has no rows, or none with a positive weight."
 TALLIES = ("queries", "passes", "bytes")
 AnyFrame = TypeVar("AnyFrame", nw.LazyFrame, nw.DataFrame)
+Reduce: TypeAlias = "Callable[[Iterable[pa.Table]], Any]"
+ValueCounts: TypeAlias = dict[str, dict[Category, int]]
+"""Column -> value -> the number of rows that have it; None stands for missing cells."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Request:
         columns: those that the model reads, in order.
         label, weight: the columns of labels and weights; None where there are none.
         tally: what was asked so far: "queries", "passes", and the "bytes" that came back; "rows" of the last pass.
+        opened: a pass that has begun.
     """
 
     source: Source
@@ -39,6 +44,7 @@ class Request:
     label: str | None = None
     weight: str | None = None
     tally: Counter[str] = dataclasses.field(default_factory=Counter)
+    opened: "list[Iterator[pa.Table]]" = dataclasses.field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -54,20 +60,44 @@ class Request:
     def chunks(self, names: Sequence[str]) -> "Iterator[pa.Table]":
         """Some columns of successive rows."""
         self.tally.update(passes=1)
-        for chunk in self.source.chunks(names):
+        for chunk in self.opened.pop() if self.opened else self.source.chunks(names):
             self.tally.update(bytes=chunk.nbytes)
             yield chunk
 
-    def distinct(self, names: Sequence[str]) -> "DistinctValues | None":
-        """The distinct values of columns, by a query each, by workers or in a pass; None without rows."""
+    def first_rows(self) -> "pa.Table":
+        """The first rows; those of a source without workers come again in the next pass, which goes on after them.
+
+        Raises:
+            DataError: no rows.
+        """
+        first = self.source.head(self.names)
+        if first is None:
+            chunks = self.source.chunks(self.names)
+            first = next(chunks, None)
+            self.opened.append(itertools.chain([first], chunks))
+        if first is None:
+            raise DataError(ALL_ZERO)
+        return first
+
+    def reduced(self, names: Sequence[str], reduce: Reduce, merge: Callable[[Sequence[Any]], Any]) -> tuple[Any, str]:
+        """What `reduce` makes of chunks of rows, and who did it: "workers", whose results are merged, or "chunks" here.
+
+        None stands for no rows.
+        """
+        functions = functools.partial(_packed_result, reduce), functools.partial(_packed_merger, merge)
+        content = self.source.summarized(names, *functions)
+        if content is None:
+            return reduce(self.chunks(names)), "chunks"
+        self.tally.update(passes=1, bytes=len(content))
+        return unpacked(content), "workers"
+
+    def value_counts(self, names: Sequence[str]) -> ValueCounts | None:
+        """How often each value of columns comes, by a query each, by workers or in a pass; None without rows."""
         if (frame := self.source.frame) is not None:
             frame = weighed(frame, self.weight)
-            return DistinctValues.among((name, self.answer(counts_by_value(frame, name))) for name in names)
+            return {name: counted_values(self.answer(counts_by_value(frame, name)), name) for name in names}
         read = [*names, *([] if self.weight is None else [self.weight])]
-        summarize = functools.partial(distinct_in_chunks, names, self.weight)
-        content = self.source.summarized(read, summarize, merge_distinct)
-        self.tally.update(passes=int(content is not None), bytes=len(content or b""))
-        return unpacked(summarize(self.chunks(read)) if content is None else content)
+        return self.reduced(read, functools.partial(counted_in_chunks, names, self.weight), merged_counts)[0]
 
     def origin(self, by: str) -> dict[str, Any]:
         """Who computed statistics, for the attributes of a fit."""
@@ -85,64 +115,49 @@ def counts_by_value(frame: Any, name: str) -> Any:
     return frame.select(nw.col(name).alias("value")).group_by("value").agg(nw.len().alias("rows"))
 
 
-@dataclasses.dataclass(frozen=True)
-class DistinctValues:
-    """The distinct values of columns, in order of appearance: what a schema needs of rows. It can be added.
-
-    Attributes:
-        values: column -> its values.
-        num_rows, num_observed: column -> the number of rows, and of those that have a value.
-    """
-
-    values: dict[str, list[Category]]
-    num_rows: dict[str, int]
-    num_observed: dict[str, int]
-
-    @classmethod
-    def among(cls, counted: Iterable[tuple[str, nw.DataFrame]]) -> "DistinctValues":
-        """Those of frames as `counts_by_value` makes them, each with the name of its column."""
-        values, num_rows, num_observed = dict[str, dict[Category, None]](), Counter[str](), Counter[str]()
-        for name, frame in counted:
-            cells = read_table(frame.to_native(), least_rows=0).column("value")
-            counts = frame["rows"].to_numpy()
-            is_observed = ~pd.isna(cells)
-            distinct = distinct_values(cells[is_observed], f"Column {name!r}")
-            values[name] = values.get(name, {}) | dict.fromkeys(distinct)
-            num_rows[name] += int(counts.sum())
-            num_observed[name] += int(counts[is_observed].sum())
-        return cls({name: list(distinct) for name, distinct in values.items()}, dict(num_rows), dict(num_observed))
-
-    def __add__(self, other: "DistinctValues") -> "DistinctValues":
-        values = {name: list(dict.fromkeys([*v, *other.values[name]])) for name, v in self.values.items()}
-        sums = (
-            {name: count + more[name] for name, count in counts.items()}
-            for counts, more in ((self.num_rows, other.num_rows), (self.num_observed, other.num_observed))
-        )
-        return DistinctValues(values, *sums)
-
-    def others_in(self, chunk: "pa.Table", weight: str | None) -> str | None:
-        """What values of a chunk are not among these, in words; None where all are."""
-        for name, values in _in_chunks([*self.values], weight, [chunk]).values.items():
-            if others := [value for value in values if value not in self.values[name]]:
-                return (
-                    f"the first read {self.num_rows[name]:,} rows and {len(self.values[name])} values of {name!r}, the "
-                    f"second {len(others)} others, such as {quote_some(others[:1])}"
-                )
-        return None
+def counted_values(answer: nw.DataFrame, name: str) -> dict[Category, int]:
+    """The values of a column, in order of appearance, with the number of rows of each, from `counts_by_value`."""
+    codes, values = factorize(read_table(answer.to_native(), least_rows=0).column("value"), f"Column {name!r}")
+    numbers = np.bincount(codes + 1, answer["rows"].to_numpy(), len(values) + 1).astype(int)
+    return dict(zip([None, *values], numbers.tolist(), strict=True))
 
 
-def _in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> DistinctValues:
+def counted_in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> ValueCounts | None:
+    """How often each value of columns of chunks of rows comes; None without rows."""
     frames = (weighed(nw.from_native(chunk, eager_only=True), weight) for chunk in chunks)
-    return DistinctValues.among((name, counts_by_value(frame, name)) for frame in frames for name in names)
+    return merged_counts([{name: counted_values(counts_by_value(f, name), name) for name in names} for f in frames])
 
 
-def distinct_in_chunks(names: Sequence[str], weight: str | None, chunks: "Iterable[pa.Table]") -> bytes:
-    """The distinct values of columns of chunks of rows, packed; None without rows."""
-    distinct = _in_chunks(names, weight, chunks)
-    return packed(distinct if distinct.values else None)
+def merged_counts(parts: Sequence[ValueCounts]) -> ValueCounts | None:
+    """How often each value comes in several parts together."""
+    merged: ValueCounts = {name: {} for name in parts[0]} if parts else {}
+    for part in parts:
+        for name, counts in part.items():
+            merged[name] |= {value: merged[name].get(value, 0) + number for value, number in counts.items()}
+    return merged or None
 
 
-def merge_distinct(contents: Sequence[bytes]) -> bytes:
-    """The distinct values of several partitions together, packed."""
+def changed_values(first: ValueCounts, chunk: "pa.Table", weight: str | None) -> str | None:
+    """Which values of a chunk did not come in a first pass, in words; None where all did."""
+    for name, counts in (counted_in_chunks([*first], weight, [chunk]) or {}).items():
+        if others := [value for value in counts if value not in first[name]]:
+            return (
+                f"the first read {sum(first[name].values()):,} rows and {len(observed(first[name]))} values of "
+                f"{name!r}, the second {len(others)} others, such as {quote_some(others[:1])}"
+            )
+    return None
+
+
+def observed(counts: Mapping[Category, int]) -> list[Category]:
+    """The values without the missing one."""
+    return [value for value in counts if value is not None]
+
+
+def _packed_result(reduce: Reduce, chunks: "Iterable[pa.Table]") -> bytes:
+    return packed(reduce(chunks))
+
+
+def _packed_merger(merge: Callable[[Sequence[Any]], Any], contents: Sequence[bytes]) -> bytes:
+    """The results of several partitions merged, of those that have rows."""
     parts = [part for part in map(unpacked, contents) if part is not None]
-    return packed(functools.reduce(operator.add, parts) if parts else None)
+    return packed(merge(parts) if parts else None)

@@ -363,9 +363,14 @@ class NaiveBayes(Recipe[OptionalLabel]):
     def concrete(self, schema: Schema) -> ConcreteModel:
         """The `GenerativeClassifier` (or average of them) with the blocks that the schema's kinds call for."""
         groups: dict[tuple[str, int | None, Family, str | None], list[str]] = {}
+        own_families = self.families if isinstance(self.families, Mapping) else {}
+        families: dict[tuple[Kind, str | None], Family] = {}  # of very many columns, most are alike
         for name in self._named(schema):
             kind = schema.kind_of(name)
-            family, size = self._family(name, kind, schema.sparse), schema.num_values(name)
+            key = kind, name if name in own_families else None
+            if key not in families:
+                families[key] = self._family(name, kind, schema.sparse)
+            family, size = families[key], schema.num_values(name)
             groups.setdefault((kind.name, size, family, self._owner(name, family)), []).append(name)
         num_blocks: Counter[str] = Counter()
         blocks = []

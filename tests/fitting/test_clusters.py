@@ -90,9 +90,8 @@ def test_a_fit_of_a_cluster_is_that_of_its_rows(cluster):
 
 
 def test_workers_summarise_what_no_query_says(cluster):
-    model = bg.NaiveBayes(bg.DirichletMultinomial())
-    frame = pd.DataFrame({"u": FRAME["legs"], "v": RNG.poisson(1, N), "species": FRAME["species"], "w": FRAME["w"]})
-    fit = assert_equal_fits(model, frame, cluster(frame))
+    frame = pd.DataFrame({"u": FRAME["legs"], "v": RNG.poisson(1, N), "w": FRAME["w"]})
+    fit = assert_equal_fits(bg.NaiveBayesRegression(), frame, cluster(frame), y="u")
     assert fit.attributes["statistics"] | {"bytes": 0, "queries": 0, "passes": 0, "engine": ""} == {
         "by": "workers",
         "engine": "",

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 import bayesgen as bg
 from bayesgen.data import as_source, sources
+from bayesgen.fitting import queried as queried_module
 from bayesgen.fitting import requests
 
 from .travelling import program_of_a_column
@@ -306,6 +307,24 @@ def test_classes_and_categories_may_come_in_later_files_alone(engine):
     assert_equal_fits(bg.NaiveBayes(), table, engine(table))
 
 
+def test_files_may_be_empty(engine, tmp_path):
+    parquet.write_table(MIXED.slice(0, 0), tmp_path / "10.parquet")
+    assert_equal_fits(bg.NaiveBayes(), MIXED, engine(MIXED), weight="w")
+
+
+def test_more_classes_than_have_a_shift_of_their_own(queried):
+    codes = random().integers(0, queried_module.MOST_SHIFTED + 10, N)
+    table = pa.table({"a": 1e6 * codes + random().normal(size=N), "species": codes.astype(str)})
+    assert_equal_fits(bg.NaiveBayes(), table, queried(table))
+
+
+def test_symbols_are_counted_in_chunks(queried):
+    words = ["".join(random().choice(list("abc"), length)) for length in random().integers(0, 6, N)]
+    table, schema = rows(word=some_missing(words)).drop_columns("w"), bg.Schema(categories={"word": list("abc")})
+    fit = assert_equal_fits(bg.NaiveBayes(bg.DirichletMarkov(0)), table, queried(table), schema=schema)
+    assert fit.attributes["statistics"]["by"] == "chunks"
+
+
 def test_chunks_may_have_their_categories_in_different_orders(engine):
     halves = [pa.array(values * (N // 6)).dictionary_encode() for values in (["x", "y", "z"], ["z", "x", "x"])]
     table = pa.table({"sky": pa.chunked_array(halves), "species": pa.array(["p", "q"] * (N // 2)).dictionary_encode()})
@@ -425,10 +444,14 @@ def test_paths_without_files_are_refused(tmp_path):
         bg.fit(bg.NaiveBayes(), str(tmp_path / "*.parquet"), "species", method=bg.Exact())
 
 
-def test_an_error_of_the_engine_is_told_in_one_line(tmp_path):
-    source = dataset.dataset(written(MIXED, tmp_path))
+OF_FILES = {"polars": pl.scan_parquet, "pyarrow": dataset.dataset, "DuckDB": duckdb.read_parquet}
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_an_error_of_the_engine_is_told_in_one_line(name, tmp_path):
+    source = OF_FILES[name](sorted(map(str, written(MIXED, tmp_path).iterdir())))
     (tmp_path / "2.parquet").unlink()
-    with pytest.raises(bg.DataError, match=r"pyarrow could not read X: .*2.parquet") as refusal:
+    with pytest.raises(bg.DataError, match=rf"{name} could not read X: .*2.parquet") as refusal:
         bg.fit(bg.NaiveBayes(), source, "species", method=bg.Exact())
     assert "\n" not in str(refusal.value)
 
@@ -495,8 +518,8 @@ def test_ctrl_c_ends_the_reading(tmp_path, monkeypatch):
     assert ended == [True]
 
 
-def test_very_many_columns_are_read():
-    size = 2_000  # 100,000 take a minute, in memory too
+@pytest.mark.parametrize("size", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_very_many_columns_are_read(size):
     frame = pl.DataFrame(random().normal(size=(8, size)), schema=[f"c{index}" for index in range(size)])
     frame = frame.with_columns(pl.Series("species", [0, 1] * 4)).lazy()
     fit = bg.fit(bg.NaiveBayes(), frame, "species", method=bg.Exact())
