@@ -359,7 +359,7 @@ def judged(mutant: Mutant | None, tests: list[str], clean: Clean, tree: Path, bu
         outcome = "killed"
     elif not result.get("is_complete", True) or status == pytest.ExitCode.OK:
         outcome = "survived"
-    elif status == pytest.ExitCode.INTERRUPTED:  # a module cannot be imported
+    elif status in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):  # a module cannot be imported
         outcome, result["killer"] = "killed", "collection"
     else:
         raise SystemExit((tree / "pytest.log").read_text()[-3000:])

@@ -12,7 +12,9 @@ import argparse
 import collections
 import faulthandler
 import json
+import math
 import multiprocessing
+import time
 
 import pandas as pd
 
@@ -25,11 +27,13 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no more cases are begun after these")
     options = parser.parse_args()
     faulthandler.enable()
-    step = 500
+    start = time.monotonic()
+    step = 250
     numbers = range(options.first, options.first + options.cases)
-    parts = [numbers[start : start + step] for start in range(0, len(numbers), step)]
+    parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
     counts: collections.Counter = collections.Counter()
     shown: collections.Counter = collections.Counter()
     with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=20) as pool:
@@ -40,6 +44,8 @@ def main() -> None:
                 shown[kind] += 1
                 if shown[kind] <= 2:
                     print(json.dumps(fault._asdict(), ensure_ascii=True), flush=True)
+            if time.monotonic() - start > options.seconds:
+                break
     table = pd.Series(counts).unstack(fill_value=0)
     print(table.to_string(), f"\n{sum(counts.values())} cases, {sum(shown.values())} faults of {len(shown)} kinds")
 

@@ -149,6 +149,6 @@ def spoiled_cell(value: Any, rng: np.random.Generator) -> Any:
     if rng.integers(2):
         try:
             return changed.astype(value.dtype)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, np.ma.MaskError):
             pass
     return changed
