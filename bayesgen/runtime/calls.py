@@ -75,7 +75,7 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
         else:
             usual(unraisable)
 
-    work = outer or Work(is_quiet=progress is False)
+    work = outer or Work(progress is False, progress)
     is_main = threading.current_thread() is threading.main_thread()  # the only thread that is interrupted
     work.steps[key], token = step, WORK.set(work)
     listener_token = LISTENER.set(listener if outer else show_once)

@@ -19,12 +19,14 @@ class Work:
 
     Attributes:
         is_quiet: whether nothing more is to be told of it.
+        progress: whether its bars are shown; None where standard error is a terminal.
         last_sign: when a bar was last shown; infinite while one is.
         steps: what is being done, the outermost first.
         line: of a notebook, by its handle; None before it is shown.
     """
 
     is_quiet: bool
+    progress: bool | None = None
     last_sign: float = dataclasses.field(default_factory=time.monotonic)
     steps: dict[object, str] = dataclasses.field(default_factory=dict)
     line: Any = None
@@ -76,16 +78,25 @@ def watch() -> None:
 
 
 @contextlib.contextmanager
-def bar(description: str, total: int, is_shown: bool | None) -> Iterator[Callable[[float], None]]:
-    """A context that gives `advance(amount)`, with a bar if it is shown (None: if standard error is a terminal)."""
+def bar(description: str, total: int | None, is_shown: bool | None = None) -> Iterator[Callable[[float], None]]:
+    """A context that gives `advance(amount)`, with a bar if it is shown.
+
+    Args:
+        description: what is counted.
+        total: how much there is; None where nobody knows.
+        is_shown: None if the call shows its bars, by default if standard error is a terminal. There is one at a time.
+    """
     work, key, done = WORK.get() or Work(is_quiet=True), object(), 0.0
 
     def count(amount: float) -> None:
         nonlocal done
         done += amount
-        work.steps[key] = description if total == 1 else f"{description} ({done:,.0f} of {total:,})"
+        numbers = f"{done:,.0f}" if total is None else f"{done:,.0f} of {total:,}"
+        work.steps[key] = description if total == 1 else f"{description} ({numbers})"
 
-    if in_notebook() or sys.stderr is None or not (sys.stderr.isatty() if is_shown is None else is_shown):
+    is_shown = work.progress if is_shown is None else is_shown
+    is_shown = sys.stderr is not None and (sys.stderr.isatty() if is_shown is None else is_shown)
+    if in_notebook() or not is_shown or work.last_sign == math.inf:
         count(0.0)
         try:
             yield count

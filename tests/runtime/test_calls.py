@@ -180,6 +180,26 @@ def test_a_shown_bar_is_enough_until_it_ends(impatient, capsys):
     assert "at work on with_more(float)" in capsys.readouterr().err
 
 
+def test_rows_whose_number_nobody_knows_are_counted_in_one_bar_at_a_time(impatient, capsys, monkeypatch):
+    @public
+    def reading(seconds, *, progress=None):
+        with bar("Rows read", None) as outer, bar("Rows read inside", None) as advance:
+            outer(2_000)
+            advance(1_000)
+            time.sleep(seconds)
+
+    reading(0.3)
+    assert "reading(float), Rows read (2,000), Rows read inside (1,000);" in capsys.readouterr().err
+    reading(0.3, progress=False)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich shows its bars where there is no terminal
+    reading(0.3, progress=True)
+    shown = capsys.readouterr().err
+    assert (
+        "2000/?" in re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", shown) and "inside" not in shown and "at work" not in shown
+    )
+
+
 class Notebook:
     """IPython in a notebook, as far as it is asked: the texts that one line has had."""
 
