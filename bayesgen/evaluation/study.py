@@ -133,7 +133,7 @@ class Study(Judged):
         for (model, size, *pair), rows in groups:
             if model != TRUTH:
                 by_size = log_scores[model]
-                scores = by_size.setdefault(f"with {size}{unit * (size == self.config['sizes'][0])}", {})
+                scores = by_size.setdefault(f"with {size}{unit if size == self.config['sizes'][0] else ''}", {})
                 scores[" + ".join(pair)] = rows.sort_values("repeat")["log_score"].to_numpy(float)
         two_step = {" + ".join(pair) for pair in self.two_step}
         return {model: verdict(by_size, two_step) for model, by_size in log_scores.items()}

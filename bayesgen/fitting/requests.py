@@ -13,6 +13,7 @@ import numpy as np
 from bayesgen.data import Source, factorize, read_table
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
+from bayesgen.runtime import bar
 from bayesgen.saving import packed, unpacked
 from bayesgen.typing import Category
 
@@ -57,11 +58,12 @@ class Request:
         self.tally.update(queries=1, bytes=frame.to_native().nbytes)
         return frame
 
-    def chunks(self, names: Sequence[str]) -> "Iterator[pa.Table]":
-        """Some columns of successive rows."""
+    def _chunks(self, names: Sequence[str], advance: Callable[[float], None]) -> "Iterator[pa.Table]":
+        """Some columns of successive rows, which are counted as progress."""
         self.tally.update(passes=1)
         for chunk in self.opened.pop() if self.opened else self.source.chunks(names):
             self.tally.update(bytes=chunk.nbytes)
+            advance(len(chunk))
             yield chunk
 
     def first_rows(self) -> "pa.Table":
@@ -87,7 +89,8 @@ class Request:
         functions = functools.partial(_packed_result, reduce), functools.partial(_packed_merger, merge)
         content = self.source.summarized(names, *functions)
         if content is None:
-            return reduce(self.chunks(names)), "chunks"
+            with bar("Rows read", None) as advance:
+                return reduce(self._chunks(names, advance)), "chunks"
         self.tally.update(passes=1, bytes=len(content))
         return unpacked(content), "workers"
 

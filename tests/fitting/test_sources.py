@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import decimal
+import re
 
 import numpy as np
 import polars as pl
@@ -499,6 +500,15 @@ def test_data_that_change_between_two_passes_are_refused():
         bg.DataError, match=r"first read 600 rows and 3 values of 'sky', the second 1 others, such as 'black'"
     ):
         bg.fit(bg.NaiveBayes(), Changing([MIXED, other], MIXED.schema), "species", method=bg.Exact())
+
+
+def test_progress_shows_how_many_rows_are_read(tmp_path, monkeypatch, capsys):
+    source = dataset.dataset(written(MIXED, tmp_path))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich shows its bars where there is no terminal
+    for progress in (True, False):
+        bg.fit(bg.NaiveBayes(), source, "species", method=bg.Exact(), progress=progress)
+        shown = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", capsys.readouterr().err)
+        assert ("Rows read" in shown and f"{N}/?" in shown) == progress
 
 
 def test_ctrl_c_ends_the_reading(tmp_path, monkeypatch):
