@@ -4,11 +4,9 @@ import dataclasses
 import functools
 import itertools
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -28,7 +26,7 @@ from bayesgen.fitting import FitBatch, Method
 from bayesgen.generative import GenerativeProgram
 from bayesgen.prediction import PlugIn, Rule, answer_for_set, answer_of_sets, predict
 from bayesgen.records import by_content, state_of_fields
-from bayesgen.runtime import bar, check_seed, in_units, public
+from bayesgen.runtime import bar, check_seed, in_units, public, write_file
 from bayesgen.typing import Data, Seed, Values
 
 from .answers import mean_and_error, notes_on_scores, paired_difference, score_frame
@@ -332,20 +330,16 @@ def _are_known(digests: Any) -> bool:
 
 
 def _stored(path: Path | None, records: Records | Exception | None) -> Records:
-    """The rows of a unit: from its file, to which those that are made now are written; as they are without a path."""
+    """The rows of a unit: from its file, or as they are without a path."""
     if isinstance(records, Exception):
         raise records
-    if path is not None and records is not None:
-        _written(path, json.dumps(records, ensure_ascii=False))
     return records or [] if path is None else json.loads(path.read_text("utf-8"))
 
 
 def _written(path: Path, text: str) -> None:
-    """Write a file that appears under its name when it is complete, so that it is there whole, or not at all."""
+    """Write a text file, which is there whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{uuid4().hex}")
-    aside.write_text(text, "utf-8")
-    os.replace(aside, path)
+    write_file(path, text.encode())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,6 +369,8 @@ class _Experiment:
         with bar("Training sets", len(work), progress) as advance:
             for unit, path in paths.items():
                 records = next(fresh) if unit in remaining else None
+                if path is not None and isinstance(records, list):
+                    _written(path, json.dumps(records, ensure_ascii=False))  # where it cannot be, the study ends
                 try:
                     records = _stored(path, records)
                 except Exception as error:  # of a model of the user's, or a fault: it costs no other unit

@@ -34,6 +34,7 @@ from .compilation import (
     needed_equations,
 )
 from .devices import beyond_memory, check_not_forked, devices_in_use, divided, in_float64, placed, requested, used
+from .files import write_file
 from .precision import EQUAL, EQUAL_DENSITIES, LOG_OF_ZERO, PRACTICALLY_EQUAL, ROUNDING, VANISHING
 from .progress import bar
 from .seeds import as_key, check_seed, generator, positions
@@ -106,4 +107,5 @@ __all__ = [
     "simplified",
     "table_chunks",
     "used",
+    "write_file",
 ]

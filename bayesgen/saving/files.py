@@ -17,7 +17,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +38,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import BayesgenError, DataError, ModelError, warn
 from bayesgen.generative import GenerativeProgram
 from bayesgen.records import fill
-from bayesgen.runtime import public
+from bayesgen.runtime import public, write_file
 
 FORMAT = 1
 OTHER_ENDINGS = (".zarr", ".pkl", ".pickle", ".joblib", ".json", ".npz")  # of files that are no netCDF
@@ -80,6 +79,7 @@ def save(fit: Any, path: str | os.PathLike, shown: DataTree | None = None) -> No
     Raises:
         ModelError: a fit that holds what a file cannot, naming it.
         DataError: a path that is a folder, or has the ending of another format; no folder for the file.
+        OSError: a file that cannot be written, as where the disk is full; it is as it was before.
     """
     if Path(path).suffix in OTHER_ENDINGS:
         raise DataError(f"{os.fspath(path)!r} has the ending of another format. The file is netCDF: call it 'fit.nc'.")
@@ -103,10 +103,8 @@ def save(fit: Any, path: str | os.PathLike, shown: DataTree | None = None) -> No
     arrays |= {name.removeprefix("bayesgen/"): array for name, array in encoder.variables.items()}
     variables = {name: ([f"{name}_{axis}" for axis in range(array.ndim)], array) for name, array in arrays.items()}
     tree = DataTree.from_dict({"/": Dataset(attrs=about), **groups, "bayesgen": Dataset(variables)})
-    with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as folder:
-        complete = os.path.join(folder, "new")
-        tree.to_netcdf(complete, engine="h5netcdf")
-        os.replace(complete, place)
+    # In memory: where HDF5 cannot write to a disk that is full, the process ends by a segmentation fault.
+    write_file(place, tree.to_netcdf(engine="h5netcdf"))
 
 
 def _names(nodes: list[Any]) -> Iterable[str]:

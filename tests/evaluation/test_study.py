@@ -282,6 +282,23 @@ def test_a_killed_process_leaves_whole_units(study, tmp_path):
     same_but_for_seconds(run(out=folder).table, study.table)
 
 
+def test_a_study_ends_where_the_disk_is_full_and_goes_on_later(study, tmp_path, monkeypatch):
+    usual = Path.write_bytes
+
+    def full(path, content):
+        if len(list(path.parent.glob("[0-9]*"))) == 2:
+            usual(path, content[:10])
+            raise OSError(28, "No space left on device")
+        return usual(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*units/\d-\d-\d+\.json'"):
+            run(out=tmp_path)
+    assert len(list((tmp_path / "units").iterdir())) == 2  # finished, and no half of another
+    same_but_for_seconds(run(out=tmp_path).table, study.table)
+
+
 def test_the_folder_of_another_study_is_left_as_it_is(tmp_path):
     run(out=tmp_path / "one", sizes=[8], pairs=PAIRS[1:2])
     before = {path: path.read_bytes() for path in (tmp_path / "one").rglob("*.json")}

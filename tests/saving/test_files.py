@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -148,19 +149,23 @@ def test_only_fits_are_loaded(path):
     refused(path, "it holds a list, and no fit")
 
 
-def test_a_save_that_fails_leaves_the_file_as_it_was(fit, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(KeyboardInterrupt(), "^$"), (OSError(28, "No space left on device"), r"No space left on device: '.*fit.nc'")],
+)
+def test_a_save_that_fails_leaves_the_file_as_it_was(fit, tmp_path, monkeypatch, error, message):
     place = tmp_path / "fit.nc"
     fit.save(place)
     more = fit.update(X, Y)
 
-    def failing(tree, path, **options):
-        writing(tree, path, **options)
-        raise KeyboardInterrupt
+    def failing(path, content):
+        writing(path, content[:1000])
+        raise error
 
-    writing = xarray.DataTree.to_netcdf
+    writing = Path.write_bytes
     with monkeypatch.context() as patched:
-        patched.setattr(xarray.DataTree, "to_netcdf", failing)
-        with pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "write_bytes", failing)
+        with pytest.raises(type(error), match=message):
             more.save(place)
     assert bg.load(place) == fit and os.listdir(tmp_path) == [place.name]
     more.save(place)
