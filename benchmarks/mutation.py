@@ -6,7 +6,8 @@ they are. Each mutant is run, in a copy of the checkout, against the tests of it
 rooms that enter the changed statement; the quickest tests that enter it come first, and the first failure ends the run.
 
 A clean run with coverage comes before, and says which test enters which lines. Results are appended to a file, one line
-of JSON a mutant, and a second call goes on where the first ended. `--report` prints the table and the survivors.
+of JSON a mutant, and a second call goes on where the first ended; survivors whose tests were cut short are judged again
+where the budget is larger. `--report` prints the table and the survivors.
 Needs the extras `test` and `bench` (`cosmic-ray`, `coverage`).
 """
 
@@ -14,6 +15,7 @@ import argparse
 import ast
 import collections
 import dataclasses
+import itertools
 import json
 import os
 import queue
@@ -377,7 +379,11 @@ def run(arguments: argparse.Namespace) -> None:
     clean = clean_run(arguments.work, arguments.workers)
     print(f"clean run: {len(clean.seconds)} tests pass, {len(clean.failed)} are left out; "
           f"{time.monotonic() - start:.0f} s", *clean.failed, sep="\n  ", flush=True)  # fmt: skip
-    finished = {line["index"] for line in read(arguments.out)}
+    finished = {
+        line["index"]
+        for line in read(arguments.out)
+        if line["seed"] == arguments.seed and (line.get("is_complete", True) or line["budget"] >= arguments.budget)
+    }
     trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for number in range(arguments.workers):
         tree = arguments.work / f"tree{number}"
@@ -394,7 +400,9 @@ def run(arguments: argparse.Namespace) -> None:
         finally:
             trees.put(tree)
         index = -1 - mutant.index if is_control else mutant.index
-        line = json.dumps({**dataclasses.asdict(mutant), **result, "index": index, "seed": arguments.seed})
+        line = json.dumps(
+            {**dataclasses.asdict(mutant), **result, "index": index, "seed": arguments.seed, "budget": arguments.budget}
+        )
         with arguments.out.open("a") as file:
             file.write(line + "\n")
         print(f"{time.monotonic() - start:5.0f} s", index, result["outcome"], f"{result['seconds']} s", flush=True)
@@ -415,7 +423,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The lines of a file of results."""
-    return [json.loads(line) for line in _text(path).splitlines()]
+    return [{"budget": 0.0, **json.loads(line)} for line in _text(path).splitlines()]
 
 
 def report(lines: list[dict[str, Any]]) -> str:
@@ -425,10 +433,13 @@ def report(lines: list[dict[str, Any]]) -> str:
     """
     from scipy.stats import binomtest
 
-    by_index = {line["index"]: line for line in lines}
-    controls = [line for line in lines if line["index"] < 0]
-    count = next(index for index in range(len(by_index) + 1) if index not in by_index)
-    counted = [by_index[index] for index in range(count)]
+    by_place = {(line["seed"], line["index"]): line for line in lines}  # the last, where one was judged again
+    controls = [line for line in by_place.values() if line["index"] < 0]
+    counted = [
+        by_place[seed, index]
+        for seed in sorted({seed for seed, _ in by_place})
+        for index in itertools.takewhile(lambda index, seed=seed: (seed, index) in by_place, itertools.count())
+    ]
 
     def row(room: str, chosen: Callable[[dict[str, Any]], bool]) -> str:
         outcomes = collections.Counter(line["outcome"] for line in counted if chosen(line))
@@ -446,11 +457,11 @@ def report(lines: list[dict[str, Any]]) -> str:
             *(row(room, lambda line, room=room: line["room"] == room) for room in ROOMS),
             row("all", lambda line: True),
             "",
-            f"seed {lines[0]['seed'] if lines else None}; controls without a change: {len(controls)}, of which "
+            f"seeds {sorted({line['seed'] for line in counted})}; controls without a change: {len(controls)}, of which "
             f"{sum(line['outcome'] == 'survived' for line in controls)} pass; "
-            f"{sum(line['seconds'] for line in counted) / max(count, 1):.1f} s a mutant",
+            f"{sum(line['seconds'] for line in counted) / max(len(counted), 1):.1f} s a mutant",
             *(
-                f"\n{line['index']} {line['path']}:{line['line']} {line['operator']} ({line['tests']} tests"
+                f"\n{line['seed']}/{line['index']} {line['path']}:{line['line']} {line['operator']} ({line['tests']} tests"
                 f"{'' if line['is_complete'] else ', not all'})\n  - {line['before']}\n  + {line['after']}"
                 for line in survivors
             ),
