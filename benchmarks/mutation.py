@@ -461,7 +461,8 @@ def report(lines: list[dict[str, Any]]) -> str:
             f"{sum(line['outcome'] == 'survived' for line in controls)} pass; "
             f"{sum(line['seconds'] for line in counted) / max(len(counted), 1):.1f} s a mutant",
             *(
-                f"\n{line['seed']}/{line['index']} {line['path']}:{line['line']} {line['operator']} ({line['tests']} tests"
+                f"\n{line['seed']}/{line['index']} {line['path']}:{line['line']} {line['operator']} "
+                f"({line['tests']} tests"
                 f"{'' if line['is_complete'] else ', not all'})\n  - {line['before']}\n  + {line['after']}"
                 for line in survivors
             ),
