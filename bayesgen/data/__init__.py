@@ -40,6 +40,7 @@ from .sequence_of import KINDS_OF_STEPS, SEQUENCE, SequenceOf, sequence_lengths
 from .sequences import PADDING, CodedSequences, Padded, SequenceCells, as_one_sequence
 from .sources import HEAD, Source, as_source, quoted_name
 from .tables import (
+    ALL_ZERO,
     check_columns,
     columns_by_name,
     is_chunked,
@@ -54,6 +55,7 @@ from .unread import DtypesTable
 from .views import CountRows, Table, collected, sharing_cells, successive_rows
 
 __all__ = [
+    "ALL_ZERO",
     "BINARY",
     "CATEGORICAL",
     "COUNT",

@@ -108,14 +108,14 @@ def encode_numbers(
     """The cells of columns of numbers as floats, with a mask of the observed ones, or None.
 
     `matrix` is (n, D), an ndarray or csr_array; `names` are its D columns. Floating real columns are returned without a
-    copy, all others as float64. Missing cells are NaN in real columns and 0 in others. Raises DataError for text, for
-    infinite cells, for cells that break the kind's rule (unknown binary cells are missing, if taken), and for missing
-    cells of sparse matrices.
+    copy, all others, and those of more than 64 bits, as float64. Missing cells are NaN in real columns and 0 in others.
+    Raises DataError for text, for infinite cells, for cells that break the kind's rule (unknown binary cells are
+    missing, if taken), and for missing cells of sparse matrices.
     """
     condition = kind.condition
     if not isinstance(matrix, np.ndarray):
         return Encoded(_encode_sparse(matrix, names, kind, wording), None)
-    numbers = matrix if matrix.dtype.kind == "f" else _as_floats(matrix, names, kind, wording)
+    numbers = _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
     row_slices = _cached_chunks(numbers)
@@ -165,10 +165,11 @@ def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wo
 
 
 def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording = ROWS) -> np.ndarray:
-    if matrix.dtype.kind == "f":
+    if matrix.dtype.kind == "f" and matrix.dtype.itemsize <= np.dtype(np.float64).itemsize:
         return matrix
-    if matrix.dtype.kind in "biu":
-        return matrix.astype(np.float64)
+    if matrix.dtype.kind in "biuf":
+        with np.errstate(over="ignore"):  # infinite cells are refused by name
+            return matrix.astype(np.float64)
     if matrix.dtype.kind not in "OUST":
         raise DataError(f"Column {names[0]!r} is declared {kind.name}, and has dtype {matrix.dtype}. Give it numbers.")
     columns = [_objects_as_floats(matrix[:, j].astype(object), name, kind, wording) for j, name in enumerate(names)]

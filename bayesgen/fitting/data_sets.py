@@ -7,7 +7,17 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from bayesgen.data import Rows, Schema, Table, as_weights, joined_tables, read_chunk, read_table, warn_of_unknown
+from bayesgen.data import (
+    ALL_ZERO,
+    Rows,
+    Schema,
+    Table,
+    as_weights,
+    joined_tables,
+    read_chunk,
+    read_table,
+    warn_of_unknown,
+)
 from bayesgen.errors import DataError, as_list
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content
@@ -76,7 +86,7 @@ class DataSets:
         weights = self.weights[index]
         counting = np.flatnonzero(weights)
         if not len(counting):
-            raise DataError("All rows of this set have weight 0. Give some row a positive weight.")
+            raise DataError(ALL_ZERO)
         if statistics is not None:
             return Summaries(self.model, self.schema, statistics, len(counting))
         rows = self.rows.take(counting if self.positions is None else self.positions[index, counting])
@@ -182,6 +192,8 @@ def _separate_sets(model: Recipe, sets: Sequence[tuple], schema: Schema | None) 
             tables.append(read_chunk(chunk))
         except DataError as refusal:
             raise DataError(f"Data set {index}: {refusal}") from refusal
+    if not any(table.num_rows for table in tables):
+        raise DataError(ALL_ZERO)
     positions = np.zeros((len(tables), max(table.num_rows + table.num_dropped for table in tables)), int)
     weights, start = np.zeros(positions.shape), 0
     for table, set_positions, set_weights in zip(tables, positions, weights, strict=True):

@@ -226,15 +226,17 @@ class MarkovLikelihood(Likelihood):
         """
         if sample.observed is None:
             return self._counted(sample)
-        observed, codes = np.asarray(sample.observed), np.asarray(sample.values).astype(int)
-        is_complete, is_informative = observed.all(-1), self.contexts.is_informative(codes, observed)
+        xp, is_complete = namespace(sample.observed), sample.observed.all(-1)
         if is_complete.ndim > 1:
             raise DataError(
                 "A site with several sequences a row has missing steps. Sample each of them at a site of its own."
             )
-        shares = np.ones(len(codes)) if sample.weights is None else np.asarray(sample.weights)
-        counts = self._counted(dataclasses.replace(sample, weights=np.where(is_complete, shares, 0.0)))
-        is_partial = is_informative & ~is_complete
+        shares = xp.ones(sample.values.shape[0]) if sample.weights is None else sample.weights
+        counts = self._counted(dataclasses.replace(sample, weights=xp.where(is_complete, shares, 0.0)))
+        if xp is jnp:  # compiled functions meet no rows with some of their time steps missing
+            return counts
+        observed, codes = np.asarray(sample.observed), np.asarray(sample.values).astype(int)
+        is_partial = self.contexts.is_informative(codes, observed) & ~is_complete
         if not is_partial.any():
             return counts
         partial_weights = np.where(is_partial, shares, 0.0)

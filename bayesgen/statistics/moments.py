@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayesgen.runtime import CACHE_ROWS, CACHED_CELLS, LEAST_ROWS, chunks
+from bayesgen.errors import DataError
+from bayesgen.runtime import CACHE_ROWS, CACHED_CELLS, LEAST_ROWS, beyond_memory, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import namespace
@@ -32,7 +33,7 @@ def two_pass_moments(
     if not len(values):
         values, classes = xp.zeros((1, values.shape[1])), xp.zeros((1, num_classes))
         weights, observed = None, None if observed is None else xp.zeros(values.shape, bool)
-    rows = values.astype(float) if observed is None else xp.where(observed, values, 0.0)
+    rows = (values if observed is None else xp.where(observed, values, 0.0)).astype(float)
     if xp is jnp:
         count, mean, scatter = jax.lax.map(
             lambda row_weights: _class_moments(rows, row_weights, observed, matrix),
@@ -166,7 +167,15 @@ def class_moments(
 
     The origin of a class is the first of its heaviest rows. So the scatter of a column that is constant in a class is
     exactly 0, and rows of tiny weight that differ from the constant keep all their digits.
+
+    Raises:
+        DataError: so many columns that their cross products do not fit memory.
     """
+    num_columns = values.shape[1]
+    products = f"Cross products of {num_columns:,} columns in each class"
+    too_much = beyond_memory(products, 8.0 * num_classes * num_columns**2) if matrix else None
+    if too_much is not None:
+        raise DataError(f"{too_much} Leave columns out, or model them one by one (covariance='diag', NaiveBayes).")
     if observed is None and namespace(values, classes, weights) is np:
         moments = weighted_moments if classes.ndim == 2 else _moments_by_code
         return moments(values, classes, num_classes, weights, matrix)

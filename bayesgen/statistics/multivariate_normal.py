@@ -222,9 +222,12 @@ class MultivariateNormalLikelihood(Likelihood):
         """Centred moments and cross products by class. See `Likelihood.summarize`.
 
         Where cells are missing, those of each class and pattern of observed cells. Rows without observed cells are left
-        out, because they slow EM down.
+        out, because they slow EM down; in compiled functions, which meet no other missing cells, they get weight 0.
         """
-        if sample.mask is not None:
+        if sample.mask is not None and namespace(sample.mask) is jnp:
+            row_weights = jnp.where(sample.mask.any(1), 1.0 if sample.weights is None else sample.weights, 0.0)
+            sample = dataclasses.replace(sample, values=sample.cells(), weights=row_weights, observed=None)
+        elif sample.mask is not None:
             has_cells = np.asarray(sample.mask).any(1)
             sample = sample if has_cells.all() else sample.take(np.flatnonzero(has_cells))
         values, classes, num_classes, weights = sample.values, sample.classes, sample.num_classes, sample.weights

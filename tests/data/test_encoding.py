@@ -69,6 +69,16 @@ def test_other_numbers_become_float64(X):
     assert encoded.tolist() == [[0.0, 2.0], [1.0, 3.0]]
 
 
+def test_floats_of_more_than_64_bits_become_float64():
+    cells = np.array([[1.5, -2.0], [0.1, 3.0]], np.longdouble)
+    encoded = encode(cells)
+    assert encoded.dtype == np.float64 and (encoded == cells.astype(float)).all()
+    if np.finfo(np.longdouble).max > np.finfo(float).max:
+        cells[1, 0] = np.finfo(np.longdouble).max
+        with pytest.raises(DataError, match=r"'x0' \(1 infinite\)"):
+            encode(cells)
+
+
 def test_huge_values_whose_sums_overflow_pass():
     X = np.full((10_000, 2), 1e305)
     assert np.shares_memory(encode(X), X)

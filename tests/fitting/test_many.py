@@ -226,7 +226,7 @@ def test_a_set_that_is_refused_is_nan_and_raises_its_error():
     )
     with pytest.raises(bg.FitError, match=r"'b'.*no estimate"):
         batch[1]
-    with pytest.raises(bg.DataError, match="weight 0"):
+    with pytest.raises(bg.DataError, match="zero for all rows"):
         batch[2]
     answer = bg.predict(batch, [[1.5], [8.0]], rule=bg.PlugIn())
     assert np.isnan(answer.probabilities[[1, 2]]).all() and answer.labels[1].tolist() == [None, None]
@@ -361,6 +361,34 @@ def test_what_is_no_batch_is_refused():
     batch = bg.fit_many(bg.NaiveBayes(), [(X, y), (X, y)], method=bg.Exact())
     with pytest.raises(bg.DataError, match=r"3 tables .* 2 fits"):
         bg.predict(batch, [X, X, X], rule=bg.BMA())
+
+
+EMPTY_ROWS = {
+    "discriminant": (bg.GaussianDiscriminant("tied"), np.random.default_rng(5).normal(size=(11, 2))),
+    "words": (bg.NaiveBayes({"word": bg.DirichletMarkov()}), np.array(list("abcbacabcab"), object)[:, None]),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_ROWS)
+def test_rows_of_which_no_cell_is_observed_are_in_compiled_fits_too(name):
+    model, cells = EMPTY_ROWS[name]
+    X, y = {"word": cells[:, 0]} if name == "words" else dict(zip("uv", cells.T, strict=True)), list("ababababaab")
+    is_empty = np.arange(11) % 4 == 2
+    X = {column: np.ma.array(values, mask=is_empty) for column, values in X.items()}
+    fit = bg.fit(model, X, y, method=bg.Exact())
+    batch = bg.fit_many(model, X, y, weights=[np.ones(11), np.arange(11)], method=bg.Exact())
+    assert batch.attributes["path"] == "one compiled call"
+    second = bg.fit(model, X, y, sample_weight=np.arange(11), method=bg.Exact(), schema=batch.schema)
+    close(batch.log_evidence, [fit.log_evidence, second.log_evidence])
+    if name == "discriminant":
+        close(bg.prequential(model, X, y).log_joint_scores.sum(), fit.log_evidence)
+
+
+def test_sets_of_which_all_rows_have_weight_0_are_refused_like_one_of_them():
+    X, y = [[1.0], [2.0]], ["a", "b"]
+    for data in ([(X, y, [0, 0])], [(X, y, [0, 0]), (X, y, [0, 0])]):
+        with pytest.raises(bg.DataError, match="sample_weight is zero for all rows"):
+            bg.fit_many(bg.NaiveBayes(), data, method=bg.Exact())
 
 
 def test_a_second_batch_compiles_nothing():

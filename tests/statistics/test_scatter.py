@@ -64,6 +64,24 @@ def test_classes_have_heaviest_rows_of_their_own():
     assert (found.mean[[1, 4]] == 0).all()
 
 
+@pytest.mark.parametrize("matrix", [False, True])
+def test_cells_in_single_precision_are_summed_in_double(matrix):
+    rng = np.random.default_rng(3)
+    values, codes = rng.normal(300.0, 1.0, (1009, 3)).astype(np.float32), rng.integers(0, 2, 1009)
+    for observed in (None, rng.random(values.shape) < 0.9):
+        single, double = (
+            class_moments(cells, codes, 2, None, matrix, observed) for cells in (values, values.astype(float))
+        )
+        np.testing.assert_allclose(single.mean, double.mean, rtol=1e-15)
+        np.testing.assert_allclose(single.scatter, double.scatter, rtol=1e-12, atol=1e-10)
+
+
+def test_columns_whose_cross_products_do_not_fit_memory_are_refused():
+    values = np.broadcast_to(0.0, (2, 10_000_000))
+    with pytest.raises(bg.DataError, match=r"10,000,000 columns .* GB.*covariance='diag'"):
+        class_moments(values, np.arange(2), 2, matrix=True)
+
+
 def test_maximum_likelihood_of_a_nearly_constant_class():
     """The variance is that of the light row, (1 - w / W) w d^2 / W, and no rounding of the others."""
     values = np.concatenate([[[1e5]], np.full((6, 1), 0.3), [[-1.0], [0.5], [2.0]]])
