@@ -24,7 +24,7 @@ from bayesgen.program import ConcreteModel
 from bayesgen.statistics import POISSON, CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
 from bayesgen.typing import Category, Float, Int, Shaped
 
-from .requests import Request, weighed
+from .requests import Part, Request, weighed
 
 MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
@@ -36,10 +36,8 @@ Groups: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
 NamedBlock: TypeAlias = tuple[str, Likelihood, Sequence[str]]
 
 
-def statistics_by_query(
-    request: Request, model: ConcreteModel, schema: Schema
-) -> tuple[SufficientStatistics, int] | None:
-    """The statistics of the rows with a weight, and how many rows there are, as the engine says them.
+def statistics_by_query(request: Request, model: ConcreteModel, schema: Schema) -> Part | None:
+    """The statistics of the rows with a weight, as the engine says them.
 
     None where chunks are to be read: of engines without queries, of models whose statistics are no sums by class, and
     where that is quicker; and of data that have to be looked at row by row, because labels or cells of joint families
@@ -106,7 +104,7 @@ class Queries:
         """The number of classes, 1 without any."""
         return max(1, len(self.schema.classes or ()))
 
-    def statistics(self) -> tuple[SufficientStatistics, int] | None:
+    def statistics(self) -> Part | None:
         """See `statistics_by_query`."""
         answer = self._moments()
         if answer is None:
@@ -126,7 +124,7 @@ class Queries:
             if summary is None:
                 return None
             summaries[name] = summary
-        return SufficientStatistics(weights, summaries), int(sums[ROWS].sum())
+        return Part(statistics=SufficientStatistics(weights, summaries), num_rows=int(sums[ROWS].sum()))
 
     def _codes(self, labels: Shaped[np.ndarray, " G"]) -> Int[np.ndarray, " G"]:
         """The codes of labels. DataError: missing ones."""
@@ -209,10 +207,8 @@ class Queries:
             asked[WRONG] = nw.when(is_wrong).then(1).otherwise(0).sum()
         for key in distances:
             distance = nw.col(key)
-            has_weights = self.request.weight is not None
-            asked[f"{key} count"] = (
-                nw.when(~distance.is_null()).then(nw.col(WEIGHT)).sum() if has_weights else distance.count()
-            )
+            weights = nw.when(~distance.is_null()).then(nw.col(WEIGHT))
+            asked[f"{key} count"] = distance.count() if self.request.weight is None else weights.sum()
             asked[f"{key} sum"] = self._weighted(distance).sum()
         for i, j in self.pairs:
             asked[f"x{i} x{j}"] = self._weighted(nw.col(f"x{i}") * nw.col(f"x{j}")).sum()

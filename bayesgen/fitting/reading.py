@@ -36,7 +36,7 @@ from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Data, Values
 
 from .queried import statistics_by_query
-from .requests import ALL_ZERO, Request, ValueCounts, changed_values, observed
+from .requests import ALL_ZERO, Part, Request, ValueCounts, changed_values, observed
 from .summaries import Summaries, as_summaries, check_model, inferred_schema, summarize_tables
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _of_source(
         return _of_rows(request, model.concrete(resolved), resolved)
     resolved, counts = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
-    summaries = _of_queries(request, concrete, resolved) or _of_rows(request, concrete, resolved, counts)
+    summaries = _of_rows(request, concrete, resolved, counts)
     for number in {sum(numbers.values()) for numbers in (counts or {}).values()} - {read := request.tally["rows"]}:
         raise DataError(CHANGED.format(f"the first read {number:,} rows, the second {read:,}"))
     return summaries
@@ -179,40 +179,7 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
     return resolved, counts
 
 
-def _of_queries(request: Request, model: ConcreteModel, schema: Schema) -> Summaries | None:
-    """The summaries of what the engine sums; None where it does not: see `statistics_by_query`."""
-    answer = statistics_by_query(request, model, schema)
-    if answer is None:
-        return None
-    statistics, num_rows = answer
-    if not num_rows:
-        raise DataError(ALL_ZERO)
-    request.tally.update(rows=num_rows)
-    return Summaries(model, schema, statistics, num_rows, origin=request.origin("engine"))
-
-
 ONE_AT_A_TIME = threading.Lock()  # of programs, whose handlers all threads of a process share
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """What some rows of a source are reduced to. It travels, and is added.
-
-    Attributes:
-        error: the message of a DataError; then there are no statistics.
-        needs_rows: whether that is because these rows have none of a fixed size.
-        start: the first row that it may be about.
-        statistics, num_rows: of the rows, and how many they are.
-        ranges, unknown: what `Schema.ranges` is of these rows, and column -> the number of cells with unknown values.
-    """
-
-    error: str = ""
-    needs_rows: bool = False
-    start: int = 0
-    statistics: SufficientStatistics | None = None
-    num_rows: int = 0
-    ranges: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def reduced_rows(
@@ -281,10 +248,12 @@ def merged_parts(parts: Sequence[Part]) -> Part:
 
 
 def _of_rows(request: Request, model: ConcreteModel, schema: Schema, counts: ValueCounts | None = None) -> Summaries:
-    """The summaries of rows that workers reduce, or this process chunk by chunk: see `reduced_rows`."""
-    reduce = functools.partial(reduced_rows, model, schema, request.label, request.weight, counts)
-    part, by = request.reduced(request.names, reduce, merged_parts)
+    """The summaries of rows that the engine sums, or workers reduce, or this process chunk by chunk."""
+    part, by = statistics_by_query(request, model, schema), "engine"
     if part is None:
+        reduce = functools.partial(reduced_rows, model, schema, request.label, request.weight, counts)
+        part, by = request.reduced(request.names, reduce, merged_parts)
+    if part is None or not (part.num_rows or part.error):
         raise DataError(ALL_ZERO)
     if part.needs_rows:
         request.source.refuse_rows(part.error, request.columns)

@@ -15,6 +15,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
 from bayesgen.runtime import bar
 from bayesgen.saving import packed, unpacked
+from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Category
 
 if TYPE_CHECKING:
@@ -26,6 +27,27 @@ AnyFrame = TypeVar("AnyFrame", nw.LazyFrame, nw.DataFrame)
 Reduce: TypeAlias = "Callable[[Iterable[pa.Table]], Any]"
 ValueCounts: TypeAlias = dict[str, dict[Category, int]]
 """Column -> value -> the number of rows that have it; None stands for missing cells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What some rows of a source are reduced to. It travels, and is added.
+
+    Attributes:
+        error: the message of a DataError; then there are no statistics.
+        needs_rows: whether that is because these rows have none of a fixed size.
+        start: the first row that it may be about.
+        statistics, num_rows: of the rows, and how many they are.
+        ranges, unknown: what `Schema.ranges` is of these rows, and column -> the number of cells with unknown values.
+    """
+
+    error: str = ""
+    needs_rows: bool = False
+    start: int = 0
+    statistics: SufficientStatistics | None = None
+    num_rows: int = 0
+    ranges: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

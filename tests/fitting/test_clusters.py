@@ -74,13 +74,14 @@ def cluster(request):
 
 
 def assert_equal_fits(model, frame, source, y="species", weight="w", method=None):
+    tolerance = 1e-9 if method is None else 1e-6  # EM stops a little before its limit, and not at the same place
     method = method or bg.Exact()
     expected = bg.fit(model, frame, y, sample_weight=weight, method=method)
     fit = bg.fit(model, source, y, sample_weight=weight, method=method)
     assert fit.schema == expected.schema
     np.testing.assert_allclose(fit.log_evidence or 0, expected.log_evidence or 0, rtol=1e-12)
     for name, values in expected.parameters.items():
-        np.testing.assert_allclose(fit.parameters[name], values, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(fit.parameters[name], values, rtol=tolerance, atol=1e-12)
     return fit
 
 
