@@ -68,6 +68,8 @@ class Family(abc.ABC):
     """How the family models columns of this kind."""
     batch_shape: TableShape = static(default=None, init=False)
     """The shape of the table of parameters; None until the family is resolved."""
+    is_fixed: ClassVar[bool] = False
+    """Whether its parameters are known."""
     reference_point: Any = dataclasses.field(default=None, init=False)
     """Parameters about which sites are standardised for sampling. Does not change the prior."""
 
@@ -346,6 +348,17 @@ class Family(abc.ABC):
         Args:
             values: complete rows, from all of which this posterior has learned.
             classes, weights: of the rows.
+        """
+        return None
+
+    def tilted(self, parameters: Mapping[str, np.ndarray], slopes: Float[np.ndarray, "K D"]) -> ParameterTables | None:
+        """The parameters of densities p(x | k) exp(slopes_k * x), normalised: exponential tilting.
+
+        None where log odds of classes are not linear in the cells x at all parameters, or slopes are bounded.
+
+        Args:
+            parameters: of the family.
+            slopes: of each class and column.
         """
         return None
 

@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln as jax_gammaln
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, betaln, gammaincinv, gammaln, xlog1py, xlogy
+from scipy.special import betaincinv, betaln, expit, gammaincinv, gammaln, logit, xlog1py, xlogy
 
 from bayesgen.data import BINARY, COUNT, Binary, Count
 from bayesgen.records import fill, record
@@ -172,6 +172,9 @@ class BetaBernoulli(Family):
         log_total = xp.log(self.a + self.b)
         return BERNOULLI.density({"log_one": xp.log(self.a) - log_total, "log_zero": xp.log(self.b) - log_total})
 
+    def tilted(self, parameters: Mapping[str, np.ndarray], slopes: Float[np.ndarray, "K D"]) -> ParameterTables | None:
+        return {"probs": expit(logit(parameters["probs"]) + slopes)}
+
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"probs": ("class", "feature")}
 
@@ -330,6 +333,9 @@ class GammaPoisson(Family):
 
     def row_predictive(self) -> RowDensity:
         return NegativeBinomialDensity(self.shape, self.rate)
+
+    def tilted(self, parameters: Mapping[str, np.ndarray], slopes: Float[np.ndarray, "K D"]) -> ParameterTables | None:
+        return {"rate": parameters["rate"] * np.exp(slopes)}
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {"rate": ("class", "feature")}

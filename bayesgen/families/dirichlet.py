@@ -319,6 +319,7 @@ class FixedCategorical(Family):
 
     probs: Float[Array, " r"]
     kind = CATEGORICAL
+    is_fixed = True
 
     def __init__(self, probs: ArrayLike | Sequence[float]) -> None:
         values = as_numbers("Fixed probabilities", probs)

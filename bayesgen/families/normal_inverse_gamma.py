@@ -347,6 +347,9 @@ class NormalInverseGamma(NoisyFamily):
         rows = SphericalStudentTDensity if self.pooling.spherical else StudentTDensity
         return rows(flatten_rows(df), flatten_rows(self.location), flatten_rows(self._spread(spread)))
 
+    def tilted(self, parameters: Mapping[str, np.ndarray], slopes: Float[np.ndarray, "K D"]) -> ParameterTables | None:
+        return {"mean": parameters["mean"] + slopes * parameters["variance"]} if self.pooling.tied else None
+
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         """mean: (class, feature); variance: the same, without the shared axes. None of one column alone."""
         if self.batch_shape == ():

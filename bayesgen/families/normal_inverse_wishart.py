@@ -342,6 +342,11 @@ class NormalInverseWishart(JointNormalFamily):
         log_prob = joint_student_t(df_rest, square_rest[None], half_log_det[None], np.full((1, 1), dimension))
         return np.where(has_digits, log_prob[0], np.nan)
 
+    def tilted(self, parameters: Mapping[str, np.ndarray], slopes: Float[np.ndarray, "K D"]) -> ParameterTables | None:
+        if not self.pooling.tied:
+            return None
+        return {"mean": parameters["mean"] + slopes @ parameters["covariance"]}
+
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         matrix = ("feature", "feature_2")
         return {

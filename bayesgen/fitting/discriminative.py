@@ -41,6 +41,7 @@ from bayesgen.typing import Array, Float
 from .fit import Fit
 from .identification import CERTAIN, LogOddsSlopes
 from .joint import JointMethod
+from .log_linear import log_linear_maximum
 from .problem import ProgramProblem
 from .starts import free_parameters, made_finite, rows_of_classes
 
@@ -274,7 +275,12 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     joint = method.joint_fit(labelled)
     density = ProgramDensity(problem.program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
-    return _conditional_fit(search, density, rows)
+    assert isinstance(joint.posterior, Point)
+    maximum = None if method.has_prior else log_linear_maximum(joint.posterior, rows)
+    if maximum is None:
+        return _conditional_fit(search, density, rows)
+    values, attributes, num_coefficients = maximum
+    return search.result(values, {**attributes, "unidentified_directions": density.dimension - num_coefficients})
 
 
 def hybrid_fit(method: JointMethod, problem: ProgramProblem, coupling: float) -> Fit:

@@ -432,6 +432,23 @@ class Conjugate:
         classes = None if self.class_prior is None else () if block.pooled else self.classes
         return Names(name, classes, block.columns or None, **remedies)
 
+    def tilted(
+        self, parameters: Mapping[str, np.ndarray], slopes: Mapping[str, Float[np.ndarray, "K ..."]]
+    ) -> dict[str, Any] | None:
+        """The parameters of blocks whose densities are tilted, see `Family.tilted`, by slopes of each block.
+
+        None where log odds of classes cannot be any linear function of the cells.
+        """
+        if self.class_prior is None or self.class_prior.is_fixed:
+            return None
+        tilted: dict[str, Any] = {}
+        for block in self.blocks:
+            tables = block.family.tilted(self.block_parameters(block, parameters), slopes[block.name])
+            if tables is None:
+                return None
+            tilted |= {f"{block.name}_{name}": table for name, table in tables.items()}
+        return tilted
+
     def densities_at(self, parameters: Mapping[str, np.ndarray]) -> "Densities":
         """Log class probabilities and the blocks' densities at given parameters."""
         blocks = []

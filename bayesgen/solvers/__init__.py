@@ -4,7 +4,8 @@ from .ascent import Ascent, Coordinates, ascend
 from .attempts import Chains, Preparation, Settings, laplace, sample, sample_together
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
-from .quasi_newton import evaluator_of
+from .quasi_newton import CoordinateAxes as CoordinateAxes
+from .quasi_newton import advance_climb, along, begin_climb, evaluator_of
 from .sampler import ChainDraws
 from .trajectory import MAX_DEPTH as MAX_DEPTH
 
@@ -21,7 +22,10 @@ __all__ = [
     "Settings",
     "Status",
     "Whitened",
+    "advance_climb",
+    "along",
     "ascend",
+    "begin_climb",
     "climb",
     "constrained",
     "curvature_at",

@@ -240,14 +240,18 @@ class Ellipsoids:
     def _complete_squares(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
         (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
+        is_shared = bool((inverse == inverse[:1]).all())  # then rows are whitened once for all classes
+        centers = (inverse @ (loc - loc[:1])[..., None])[..., 0] if is_shared else loc
         for part in chunks(len(rows), max(CACHED_CELLS // max(4 * self.loc[0].size, 1), 256)):
             columns = np.moveaxis(rows[part], 0, -1).copy()
             residuals, whitened = np.empty((2, *columns.shape[1:]))
+            if is_shared:
+                columns = inverse[0] @ (columns - loc[0][..., None])
             for place in np.ndindex(*self.loc.shape[:2]):
-                np.subtract(columns[place[1]], loc[place][:, None], out=residuals)
-                np.matmul(inverse[place], residuals, out=whitened)
-                whitened *= whitened
-                whitened.sum(0, out=squares[(*place, part)])
+                np.subtract(columns[place[1]], centers[place][:, None], out=residuals)
+                squared = residuals if is_shared else np.matmul(inverse[place], residuals, out=whitened)
+                squared *= squared
+                squared.sum(0, out=squares[(*place, part)])
         return np.moveaxis(squares, -1, 0)
 
     def _by_pattern(

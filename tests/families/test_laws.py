@@ -106,6 +106,21 @@ def test_a_table_of_a_family_is_made_once_more_from_its_own_arguments(name):
     assert type(family)() == type(family)() and hash(type(family)()) == hash(type(family)())
 
 
+@every_case
+def test_tilted_densities_have_the_ratio_that_slopes_say(name, rng):
+    case = CASES[name]
+    parameters, slopes = case.parameters(rng), rng.normal(0, 0.3, (CLASSES, case.columns))
+    tilted = case.table().tilted(parameters, slopes)
+    is_linear = name.startswith(("BetaBernoulli", "GammaPoisson")) or "tied" in name
+    assert (tilted is not None) == is_linear
+    if tilted is not None:
+        rows = np.repeat(case.rows(rng, 4), CLASSES, axis=0)
+        codes = np.tile(np.arange(CLASSES), 4)
+        before, after = (case.log_likelihood(values, rows, codes) for values in (parameters, parameters | tilted))
+        ratios = (after - before - (rows * slopes[codes]).sum(1)).reshape(4, CLASSES)
+        close(ratios, np.broadcast_to(ratios[0], ratios.shape), atol=1e-9)
+
+
 def test_distributions_as_hyperparameters_are_equal_by_content():
     one, other, third = (BetaBernoulli(dist.Gamma(shape, 1.0), 2.0) for shape in (1.0, 1.0, 3.0))
     assert one == other != third and hash(one) == hash(other)

@@ -69,6 +69,69 @@ def test_tied_classes_are_logistic_regression(reals, tied):
     assert tied.attributes["objective"] > tied.attributes["objective_of_joint_fit"] + 0.1
     # 2 + 6 + 3 parameters, of which p(y | x) has (3 - 1) * (2 + 1)
     assert tied.attributes["unidentified_directions"] == 11 - 6
+    # of all processes with these log odds, that with the covariance of the joint fit
+    close(tied.parameters["real_covariance"], joint.parameters["real_covariance"], rtol=1e-12)
+
+
+LINEAR = {
+    "tied": (bg.GaussianDiscriminant("tied"), "real"),
+    "tied-diag": (bg.GaussianDiscriminant("tied-diag"), "real"),
+    "tied-spherical": (bg.GaussianDiscriminant("tied-spherical"), "real"),
+    "binary": (bg.NaiveBayes(bg.BetaBernoulli()), "binary"),
+    "counts": (bg.NaiveBayes(bg.GammaPoisson()), "count"),
+    "two blocks": (bg.NaiveBayes({"real": bg.NormalInverseGamma(tied=True), "binary": bg.BetaBernoulli()}), "both"),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_likelihood_equations_hold_where_log_odds_are_linear(name):
+    """The sums of features over rows are those that the probabilities expect, in each class."""
+    model, kind = LINEAR[name]
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 4, 200)
+    latent = rng.normal(size=(200, 3)) + 0.7 * rng.normal(size=(4, 3))[y]
+    latent[:, 1] += 0.5 * latent[:, 0]
+    columns = {
+        "real": latent * (1.0 if name == "tied-spherical" else [1e-3, 1.0, 1e3]) + [0.0, 5.0, 1e6],
+        "binary": latent > 0.2,
+        "count": np.floor(np.exp(0.5 * latent)),
+        "both": latent,
+    }[kind]
+    X = {f"x{place}": column for place, column in enumerate(columns.T)}
+    if kind == "both":
+        X["x2"] = X["x2"] > 0
+    weights = rng.choice([0.0, 1.0, 2.5], 200, p=[0.1, 0.6, 0.3])
+    fit = bg.fit(model, X, y, method=CONDITIONAL, sample_weight=weights)
+    joint = bg.fit(model, X, y, method=bg.MLE(), sample_weight=weights)
+    features = np.stack([np.ones(200), *(scipy.stats.zscore(np.asarray(column, float)) for column in X.values())])
+    residuals = (y[:, None] == np.arange(4)) - probabilities(fit, X)
+    close(features @ (weights[:, None] * residuals), 0, atol=1e-5)
+    assert fit.attributes["objective"] == pytest.approx(weights @ log_scores(fit, X, y), abs=1e-9)
+    assert fit.attributes["objective_of_joint_fit"] == pytest.approx(weights @ log_scores(joint, X, y), abs=1e-9)
+    assert fit.attributes["unidentified_directions"] == np.size(free(fit)) - 3 * 4
+
+
+def free(fit):
+    """The free parameters of a fit."""
+    with jax.enable_x64(True):
+        return free_vector(fit.program, fit.program.latents_of(fit.parameters))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_log_odds_are_found_by_the_search_over_processes_too(name, monkeypatch, reals):
+    model, kind = LINEAR[name]
+    X, y = reals
+    X = {"real": X, "binary": X.mean(0) < X, "count": np.floor(np.abs(X - X[0]) / X.std(0)), "both": X}[kind]
+    columns = {f"x{place}": column for place, column in enumerate(X.T)}
+    if kind == "both":
+        columns["x1"] = columns["x1"] > 300
+    fit = bg.fit(model, columns, y, method=CONDITIONAL)
+    monkeypatch.setattr("bayesgen.fitting.discriminative.log_linear_maximum", lambda joint, rows: None)
+    searched = bg.fit(model, columns, y, method=CONDITIONAL)
+    for key in ("objective", "objective_of_joint_fit", "unidentified_directions"):
+        assert fit.attributes[key] == pytest.approx(searched.attributes[key], abs=1e-7)
+    close(probabilities(fit, columns), probabilities(searched, columns), atol=1e-5)
 
 
 def test_a_joint_fit_with_probabilities_of_zero_is_where_the_climb_starts():

@@ -1,0 +1,177 @@
+"""Training for p(y | x) where log odds of classes are linear in the columns, as in multinomial logistic regression.
+
+That is so where the families of all blocks say how densities change by factors exp(slope * x), see `Family.tilted`:
+slopes of log odds may then be any numbers, and intercepts too, by the class probabilities. The objective is concave in
+them, and each evaluation takes two matrix products. Of all processes with the same log odds, the fit is the one whose
+densities are those of the joint fit but for such factors, whose slopes add up to zero over the classes.
+
+Source: Efron (1975), The efficiency of logistic regression compared to normal discriminant analysis, section 1.
+"""
+
+import dataclasses
+
+import numpy as np
+import scipy.linalg
+import scipy.special
+
+from bayesgen.data import Rows
+from bayesgen.posteriors import ParameterArrays, Point
+from bayesgen.runtime import CACHE_ROWS, chunks
+from bayesgen.solvers import MOST_DECOMPOSED, CoordinateAxes, advance_climb, along, begin_climb
+from bayesgen.typing import Float, Int
+
+from .identification import CERTAIN, UNCHANGED
+
+LEAST_INDEPENDENT = 1e-10  # eigenvalue of the correlations of columns that are whitened
+MOST_SCALED, ROWS_PER_COEFFICIENT = 300, 20  # coefficients that are scaled by their curvature, and rows that it is of
+MOST_STEPS, LAST_DECREMENT, LAST_STEP = 400, 1e-14, 1e-3  # evaluations; gain and length of a step that ends a climb
+
+Coefficients = Float[np.ndarray, "K F"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearLogOdds:
+    """The log-likelihood of labels whose log odds are linear in features of the rows.
+
+    Attributes:
+        features: ones, and columns that are whitened.
+        codes, weights: of the rows.
+        start: coefficients of the joint fit, up to what all classes share.
+    """
+
+    features: Float[np.ndarray, "F n"]
+    codes: Int[np.ndarray, " n"]
+    weights: Float[np.ndarray, " n"]
+    start: Coefficients
+
+    @property
+    def num_free(self) -> int:
+        """The number of coefficients but for what all classes share."""
+        return (len(self.start) - 1) * len(self.features)
+
+    def at(self, coefficients: Coefficients) -> tuple[float, Coefficients]:
+        """Value and gradient."""
+        value, slopes = 0.0, np.zeros_like(coefficients)
+        for part in chunks(len(self.codes), CACHE_ROWS):
+            cells, weights, codes = self.features[:, part], self.weights[part], self.codes[part]
+            at_label = codes, np.arange(len(codes))
+            table = coefficients @ cells
+            table -= table.max(axis=0)
+            scores = table[at_label]
+            np.exp(table, out=table)
+            totals = table.sum(axis=0)
+            value += float(weights @ (scores - np.log(totals)))
+            table *= -weights / totals
+            table[at_label] += weights
+            slopes += table @ cells.T
+        return value, slopes
+
+    def maximum(self) -> tuple[Coefficients, float, float]:
+        """The coefficients at the maximum, the value there and at the start; NaN where there is no clear maximum."""
+        axes, climb = self._axes, begin_climb(np.zeros(self.start.size))
+        values: list[float] = []
+        coefficients = self.start
+        while not climb.is_over and len(values) < MOST_STEPS:
+            value, slopes = self.at(coefficients)
+            climb = advance_climb(climb, np.asarray(value), along(axes.T, slopes.ravel()), np.asarray(LAST_DECREMENT))
+            coefficients = self.start + along(axes, climb.trial).reshape(self.start.shape)
+            values.append(value)
+        coefficients = self.start + along(axes, climb.point).reshape(self.start.shape)
+        is_end = climb.is_converged and np.linalg.norm(climb.direction) <= LAST_STEP
+        is_clear = is_end and not self.is_certain(coefficients, float(climb.value))
+        return coefficients, float(climb.value) if is_clear else np.nan, values[0]
+
+    @property
+    def _axes(self) -> CoordinateAxes:
+        """Axes of coordinates about the start in which the curvature is about one."""
+        if self.start.size > MOST_SCALED:
+            class_weights = np.bincount(self.codes, self.weights, len(self.start))
+            return np.repeat(1 / np.sqrt(np.maximum(class_weights, 1.0)), self.start.shape[1])
+        rows = slice(None, None, max(1, len(self.codes) // (ROWS_PER_COEFFICIENT * self.start.size)))
+        features, weights = self.features[:, rows], self.weights[rows]
+        shares = scipy.special.softmax(self.start @ features, axis=0)
+        curvature = _information(shares, features.T * np.sqrt(weights)[:, None])
+        sizes, directions = np.linalg.eigh(curvature * (self.weights.sum() / max(weights.sum(), 1.0)))
+        return directions / np.sqrt(np.maximum(sizes, 1.0))
+
+    def is_certain(self, coefficients: Coefficients, value: float) -> bool:
+        """Whether labels are certain along some direction, or coefficients are not identified.
+
+        Elsewhere classes are not separable: see `bayesgen.fitting.identification`. The rows that are looked at are the
+        most uncertain ones of each class.
+        """
+        if self.num_free > MOST_DECOMPOSED:
+            return value >= -CERTAIN * float(self.weights.sum())
+        shares = np.where(self.weights > 0, scipy.special.softmax(coefficients @ self.features, axis=0), 0.0)
+        most = min(4 * len(self.features), len(self.codes))
+        chosen = np.unique(np.argpartition(shares * (shares - 1), most - 1, axis=1)[:, :most])
+        directions, sizes, _ = np.linalg.svd(self.features[:, chosen].T, full_matrices=False)
+        least = np.linalg.eigvalsh(_information(shares[:-1, chosen], directions))[0]
+        return bool(sizes[-1] <= UNCHANGED * sizes[0] or least <= CERTAIN)
+
+
+def _information(shares: Float[np.ndarray, "k m"], rows: Float[np.ndarray, "m F"]) -> Float[np.ndarray, "D D"]:
+    """The information of labels with these probabilities on the coefficients of each class."""
+    products = (shares.T[:, :, None] * rows[:, None]).reshape(len(rows), -1)
+    by_class = scipy.linalg.block_diag(*((rows.T * class_shares) @ rows for class_shares in shares))
+    return by_class - products.T @ products
+
+
+def log_linear_maximum(joint: Point, rows: Rows) -> tuple[ParameterArrays, dict[str, float], int] | None:
+    """The maximum of log p(y | x) above a joint fit, where log odds are linear in the columns.
+
+    Returns:
+        The parameters; attributes of the fit, the objective there and at the joint fit; and the number of coefficients.
+        None where log odds are not linear, or cells missing or sparse, and where it is not clear that there is one
+        maximum, as with classes that are separable.
+    """
+    conjugate, parameters = joint.conjugate, joint.parameters
+    is_dense = not rows.observed and not any(hasattr(cells, "tocsr") for cells in rows.values.values())
+    if conjugate is None or not is_dense:
+        return None
+    none = {name: np.zeros((len(conjugate.classes), cells.shape[1])) for name, cells in rows.values.items()}
+    if conjugate.tilted(parameters, none) is None:
+        return None
+    names, weights = [block.name for block in conjugate.blocks], np.asarray(rows.frequencies, np.float64)
+    parts = [np.asarray(rows.values[name], np.float64) for name in names]
+    cells = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    ends = np.cumsum([rows.values[name].shape[1] for name in names])[:-1]
+    means = weights @ cells / weights.sum()
+    columns = (cells - means).T
+    weighted = columns if (weights == 1).all() else weights * columns
+    covariance = weighted @ columns.T / weights.sum()
+    deviations = np.sqrt(np.diagonal(covariance))
+    if not (deviations > 0).all():
+        return None
+    sizes, directions = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    if sizes[0] < LEAST_INDEPENDENT:
+        return None
+    whitening = (directions / np.sqrt(sizes)).T / deviations
+    features = np.ones((len(cells.T) + 1, rows.num_rows))
+    np.matmul(whitening, columns, out=features[1:])
+
+    # slopes of the joint fit, by rows that differ in one cell
+    nearest = int(np.einsum("fn,fn->n", features, features).argmin())
+    middle, rise, fall = cells[nearest], cells.max(axis=0) - cells[nearest], cells.min(axis=0) - cells[nearest]
+    moves = np.where(rise > -fall, rise, fall)
+    probes = middle + np.concatenate([np.zeros((1, len(moves))), np.diag(moves)])
+    probe_rows = Rows(dict(zip(names, np.split(probes, ends, axis=1), strict=True)))
+    table = joint.log_joint(probe_rows).T
+    if not np.isfinite(table).all():  # a probability of zero or one
+        return None
+    slopes = (table[:, 1:] - table[:, [0]]) / moves
+    start = np.column_stack([table[:, 0] + slopes @ (means - middle), slopes @ np.linalg.inv(whitening)])
+    odds = LinearLogOdds(features, np.asarray(rows.codes), weights, start - start.mean(axis=0))
+    coefficients, value, value_of_joint_fit = odds.maximum()
+    tilts = np.split((coefficients - odds.start)[:, 1:] @ whitening, ends, axis=1)
+    tilted = conjugate.tilted(parameters, dict(zip(names, tilts, strict=True)))
+    assert tilted is not None
+    values = {**parameters, **tilted}
+    log_odds = coefficients @ np.insert(whitening @ (probes - means).T, 0, 1.0, axis=0)
+    with np.errstate(all="ignore"):  # where classes are far apart in these coordinates, the check below fails
+        shift = log_odds[:, 0] - dataclasses.replace(joint, values=values).log_joint(probe_rows.take([0]))[0]
+        values["class_probs"] = scipy.special.softmax(np.log(values["class_probs"]) + shift)
+        differences = dataclasses.replace(joint, values=values).log_joint(probe_rows).T - log_odds
+    if not np.isfinite(value) or not np.allclose(differences, differences[0], rtol=0, atol=UNCHANGED):
+        return None
+    return values, {"objective": value, "objective_of_joint_fit": value_of_joint_fit}, odds.num_free
