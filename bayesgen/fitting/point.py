@@ -220,11 +220,12 @@ class MLE(PointMethod):
 
     One search from the joint fit maximises the last two objectives. It needs the rows, so that `Summaries` are refused
     and the fits cannot be updated. Many processes may have the same p(y | x); the fit is the process that the search
-    reaches. Where covariances are tied, it has that of the joint fit, and the search is one for log odds. Where y is a class, `fit.attributes["unidentified_directions"]` counts the directions in which p(y | x) of
-    the training rows does not change there (None where they are too many to count). `fit.attributes["objective"]` is the
-    objective at the fit; for "conditional", "objective_of_joint_fit" is the objective at the joint fit. Where classes
-    are separable, log p(y | X, Q) has no maximum, and the fit is refused. Where y is continuous, "conditional" needs
-    log p(x | Q) in closed form, so the columns must not be made from y.
+    reaches. Where covariances are tied, it has that of the joint fit, and the search is one for log odds. Where y is a
+    class, `fit.attributes["unidentified_directions"]` counts the directions in which p(y | x) of the training rows does
+    not change there (None where they are too many to count). `fit.attributes["objective"]` is the objective at the fit;
+    for "conditional", "objective_of_joint_fit" is the objective at the joint fit. Where classes are separable, log p(y
+    | X, Q) has no maximum, and the fit is refused. Where y is continuous, "conditional" needs log p(x | Q) in closed
+    form, so the columns must not be made from y.
 
     Without labels the likelihood of variances that are not pooled is unbounded: starts that lead to a singular class
     are dropped and counted, in `fit.attributes["num_starts_dropped"]`.
