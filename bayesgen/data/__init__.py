@@ -20,7 +20,7 @@ from .columns import (
 from .datasets import DATASET_NAMES, Dataset, Split, load_dataset
 from .files import MISSING_WORDS, FileReader
 from .kinds import KINDS, ColumnKinds, Columns, Encoded, Kind, StatedKind, as_kind, register_kind, uniform_kind
-from .number_kinds import BINARY, COUNT, REAL, Binary, Count, Numbers, Real, refuse_missing_cells, whole_numbers
+from .number_kinds import BINARY, COUNT, REAL, Binary, Count, Numbers, Real, norm, refuse_missing_cells, whole_numbers
 from .response import (
     Basis,
     Covariate,
@@ -124,6 +124,7 @@ __all__ = [
     "load_dataset",
     "named_classes",
     "naming_origin",
+    "norm",
     "numbers_of_objects",
     "padded_symbols",
     "probability_names",

@@ -3,6 +3,7 @@
 Dense matrices are checked in blocks of rows, so that no check needs a second matrix in memory.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -118,8 +119,7 @@ def encode_numbers(
     numbers = _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
-    row_slices = _cached_chunks(numbers)
-    finite = all([*in_threads(lambda rows: bool(np.isfinite(numbers[rows]).all()), row_slices)])
+    finite = all([*in_threads(lambda rows: math.isfinite(norm(numbers[rows])), _chunks_of_threads(numbers))])
     observed = None if finite else _observed(numbers, names, kind, wording)
     if condition is None:
         return Encoded(numbers, observed)
@@ -129,7 +129,7 @@ def encode_numbers(
         counts = np.count_nonzero(~is_value & ~np.isnan(numbers), axis=0)
         unknown = {names[j]: int(counts[j]) for j in np.flatnonzero(counts).tolist()}
         observed = None if is_value.all() else is_value
-    for rows in row_slices:
+    for rows in _cached_chunks(numbers):
         good = condition.holds(numbers[rows])
         if observed is not None:
             good |= ~observed[rows]
@@ -151,8 +151,18 @@ def refuse_missing_cells(observed: np.ndarray, names: Sequence[str], reason: str
     raise DataError(f"Cells are missing in {_counted(names, missing=missing)}, the first at row {row}. {reason}")
 
 
-def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording) -> np.ndarray:
-    """Mask of the observed cells. DataError: infinite ones."""
+def norm(values: np.ndarray) -> float:
+    """The root of the sum of squares: no cell is larger, and none is NaN or infinite if it is finite.
+
+    Of large arrays it takes half the time of `isfinite`, or of looking for the largest cell.
+    """
+    cells = values.ravel("K").astype(np.result_type(values, np.float32), copy=False)
+    with np.errstate(over="ignore"):
+        return math.sqrt(np.dot(cells, cells))
+
+
+def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording) -> np.ndarray | None:
+    """Mask of the observed cells; None where all are. DataError: infinite ones."""
     infinite = np.asarray(sum(np.isinf(numbers[rows]).sum(axis=0) for rows in _cached_chunks(numbers)))
     if infinite.any():
         row = int(np.argmax(np.isinf(numbers).any(axis=1)))
@@ -161,7 +171,8 @@ def _observed(numbers: np.ndarray, names: Sequence[str], kind: Kind, wording: Wo
             f"the first at {wording.place(row)}. Correct them, or make them NaN where the value is not known: cells "
             "may be missing."
         )
-    return ~np.isnan(numbers)
+    observed = ~np.isnan(numbers)
+    return None if observed.all() else observed
 
 
 def _as_floats(matrix: np.ndarray, names: Sequence[str], kind: Kind, wording: Wording = ROWS) -> np.ndarray:
@@ -199,6 +210,11 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wordi
     return floats
 
 
+def _chunks_of_threads(matrix: np.ndarray) -> list[slice]:
+    """Chunks of the rows of a matrix (n, D), one for each task of a thread."""
+    return even_chunks(len(matrix), THREAD_CELLS / max(1, matrix.shape[1]))
+
+
 def _cached_chunks(matrix: np.ndarray) -> list[slice]:
     """Chunks of the rows of a matrix (n, D) that stay in the cache of a core, for checks of its cells."""
     return chunks(len(matrix), CACHED_CELLS // max(1, matrix.shape[1]))
@@ -211,7 +227,7 @@ def _are_counts(numbers: np.ndarray) -> bool:
         parts = chunks(len(numbers[rows]), FAST_CELLS // max(1, numbers.shape[1]))
         return all(whole_numbers(numbers[rows][part]) is not None for part in parts)
 
-    return all([*in_threads(are_counts, even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1])))])
+    return all([*in_threads(are_counts, _chunks_of_threads(numbers))])
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from bayesgen.errors import DataError, FitError, ModelError
 from bayesgen.families import LowRankNormal, log_evidences_of_factors, nearest_factors
 from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content, fill
-from bayesgen.runtime import CACHED_CELLS, all_in_threads, even_chunks
+from bayesgen.runtime import CACHED_CELLS, THREAD_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.statistics import Moments, SufficientStatistics
 from bayesgen.typing import Bool, Float, Real
 
@@ -67,9 +67,10 @@ class FactorCoordinates(Described):
             weights, means = loadings @ inverse, np.empty((len(rows), num_factors))
 
             def fill_means(part: slice) -> None:
-                np.matmul(rows[part] - mean, weights, out=means[part])
+                for cached in chunks(len(rows[part]), CACHED_CELLS // 4 // rows.shape[1]):
+                    np.matmul(rows[part][cached] - mean, weights, out=means[part][cached])
 
-            all_in_threads(fill_means, even_chunks(len(rows), CACHED_CELLS / 4 / rows.shape[1]))
+            all_in_threads(fill_means, even_chunks(len(rows), THREAD_CELLS / rows.shape[1]))
             return cls(means, noise * inverse, loadings)
         residuals = np.where(observed, rows - mean, 0.0)
         products = np.einsum("dk,dl->dkl", loadings, loadings)

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
+from bayesgen.data import norm
 from bayesgen.errors import DataError
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks
+from bayesgen.runtime import THREAD_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Real, Shaped
 
 from .arrays import Cells, Sparse, any_known, filled, flatten_rows, namespace
@@ -365,12 +366,15 @@ def check_rows(values: Cells, variance: Float[Array, "..."] | None, name_of: Cal
     if values.dtype.kind == "f" and np.finfo(values.dtype).max <= least:
         return
 
-    def largest(part: slice) -> float:  # NaN where it is missing does not count
-        return max(np.fmax.reduce(values[part], None, initial=0), -np.fmin.reduce(values[part], None, initial=0))
+    def are_small(part: slice) -> bool:
+        cells = values[part]
+        if norm(cells) <= least:
+            return True
+        # NaN where it is missing does not count
+        return bool(max(np.fmax.reduce(cells, None, initial=0), -np.fmin.reduce(cells, None, initial=0)) <= least)
 
-    parts = chunks(len(values), max(CACHED_CELLS // max(values[:1].size, 1), 1))
-    if max(all_in_threads(largest, parts), default=0.0) <= least:  # many times as fast as column by column
-        return
+    if all(all_in_threads(are_small, even_chunks(len(values), THREAD_CELLS / max(values[:1].size, 1)))):
+        return  # many times as fast as column by column
     values = np.where(np.isnan(values), 0.0, values)
     wrong = np.maximum(values.max(0, initial=0), -values.min(0, initial=0)) > limits
     if wrong.any():
