@@ -97,24 +97,28 @@ def weighted_moments(
     num_rows, num_columns = values.shape
     total: Moments | None = None
     for part in chunks(num_rows, max(1, CACHED_CELLS // 2 // max(num_columns, 1))) or [slice(0, 0)]:
-        rows = values[part].astype(np.float64, copy=False)
+        rows = np.asarray(values[part], np.float64)
         row_weights = class_weights(responsibilities[part], num_classes, None if weights is None else weights[part])
-        moments = _chunk_moments(rows, row_weights.astype(np.float64, copy=False), matrix)
+        moments = _chunk_moments(rows, np.asarray(row_weights, np.float64), matrix)
         total = moments if total is None else total._merged(moments)
     assert total is not None
     return total
 
 
-def _chunk_moments(rows: Float[Array, "n m"], row_weights: Float[Array, "n K"], matrix: bool) -> Moments:
+def _chunk_moments(rows: Float[np.ndarray, "n m"], row_weights: Float[np.ndarray, "n K"], matrix: bool) -> Moments:
     """Moments of a chunk; by the plain formulas where columns may be constant, because these are exact."""
     if not len(rows):
         return two_pass_moments(rows, row_weights, row_weights.shape[1], None, matrix)
-    columns = np.ascontiguousarray((rows - rows[0]).T)  # NumPy is slow with short rows
+    columns = rows.T.copy()  # NumPy is slow with short rows
+    columns -= rows[0][:, None]
     count = np.ones(len(rows)) @ row_weights
     shift = row_weights.T @ columns.T / np.where(count > 0, count, 1.0)[:, None]
-    scatter = (_cross_products if matrix else _squares)(columns, row_weights, count, shift)
+    largest = np.einsum("mn,mn->m", columns, columns)
+    if matrix:
+        scatter = _cross_products(columns, row_weights, shift)
+    else:
+        scatter = _squares(rows, columns, row_weights, count, shift)
     squares = np.diagonal(scatter, axis1=1, axis2=2) if matrix else scatter
-    largest = np.maximum(columns.max(1), -columns.min(1)) ** 2
     if (squares <= 1e-24 * count[:, None] * largest).any():  # may be rounding of the scatter of a constant
         return two_pass_moments(rows, row_weights, row_weights.shape[1], None, matrix)
     mean = np.where(count[:, None] > 0, rows[0] + shift, 0.0)
@@ -122,10 +126,7 @@ def _chunk_moments(rows: Float[Array, "n m"], row_weights: Float[Array, "n K"], 
 
 
 def _cross_products(
-    columns: Float[Array, "m n"],
-    row_weights: Float[Array, "n K"],
-    count: Float[Array, " K"],
-    shift: Float[Array, "K m"],
+    columns: Float[Array, "m n"], row_weights: Float[Array, "n K"], shift: Float[Array, "K m"]
 ) -> Float[Array, "K m m"]:
     """Weighted cross products of the columns about the mean of each class, one class after another."""
     centred, scatter = np.empty(columns.shape), np.empty((*shift.shape, shift.shape[1]))
@@ -137,20 +138,22 @@ def _cross_products(
 
 
 def _squares(
-    columns: Float[Array, "m n"],
-    row_weights: Float[Array, "n K"],
-    count: Float[Array, " K"],
-    shift: Float[Array, "K m"],
-) -> Float[Array, "K m"]:
-    """Weighted squares about the mean of each class: all at once, unless one is far from the mean of the rows."""
-    center = columns.mean(1)
-    squares = np.square(columns - center[:, None])
-    between = count[:, None] * (shift - center) ** 2
-    scatter = (squares @ row_weights).T - between
-    if not (between <= 1e4 * scatter).all():  # a squared distance of more variances loses more than four digits
+    rows: Float[np.ndarray, "n m"],
+    columns: Float[np.ndarray, "m n"],
+    row_weights: Float[np.ndarray, "n K"],
+    count: Float[np.ndarray, " K"],
+    shift: Float[np.ndarray, "K m"],
+) -> Float[np.ndarray, "K m"]:
+    """Weighted squares about the mean of each class, in the memory of the columns, which are rows less the first.
+
+    All at once, unless one is far from the first row: a squared distance of more variances loses more than four digits.
+    """
+    between = count[:, None] * shift**2
+    scatter = (np.square(columns, out=columns) @ row_weights).T - between
+    if not (between <= 1e4 * scatter).all():
         for index, weights in enumerate(row_weights.T):
-            np.square(np.subtract(columns, shift[index][:, None], out=squares), out=squares)
-            np.matmul(squares, weights, out=scatter[index])
+            np.subtract(rows.T, (rows[0] + shift[index])[:, None], out=columns)
+            np.matmul(np.square(columns, out=columns), weights, out=scatter[index])
     return scatter
 
 

@@ -14,6 +14,8 @@ from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .summaries import Moments, Sample, trailing
 
+MOST_DEVIATIONS = 30.0  # of means from their centre: squares that are three digits larger than their differences
+
 
 @dataclasses.dataclass(frozen=True)
 class NormalLikelihood(Likelihood):
@@ -69,17 +71,40 @@ class NormalDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         xp = namespace(self.loc, values, observed)
-        rows, base = flatten_rows(values if observed is None else filled(values, observed)), 0.0
+        rows = flatten_rows(values if observed is None else filled(values, observed))
         mask = None if observed is None else flatten_rows(observed)
+        rows = xp.log(rows) if self.log_scale else rows
+        constants = -xp.log(self.scale) - 0.5 * LOG_2PI
+        table = self._expanded(rows, mask, constants) if xp is np else None
+        if table is None:
+            columns = rows.T.copy()  # sums over columns are then sums of long vectors
+            squares = [column_sums(scaled_squares(columns, *units), mask) for units in self._units()]
+            constant = constants.sum(-1) if mask is None else mask.astype(float) @ constants.T
+            table = constant - 0.5 * xp.stack(squares, -1)
         if self.log_scale:
-            rows = xp.log(rows)
-            base = -(rows if mask is None else xp.where(mask, rows, 0.0)).sum(-1)
-        constant = -xp.log(self.scale).sum(-1) - 0.5 * LOG_2PI * self.loc.shape[-1]
+            table = table - (rows if mask is None else xp.where(mask, rows, 0.0)).sum(-1)[:, None]
+        return table
+
+    def _expanded(
+        self, rows: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"] | None, constants: Float[np.ndarray, "K m"]
+    ) -> Float[np.ndarray, "n K"] | None:
+        """Log densities by two products of matrices, from squares about a centre of all classes (`mixtures`).
+
+        None where digits would be lost: means far from each other, in units of deviations, or squares out of range.
+        """
+        center, scale = self.loc.mean(0), self.scale
+        shift = (self.loc - center) / scale
+        if not ((abs(shift) <= MOST_DEVIATIONS) & (scale > 1e-100) & (scale < 1e100)).all():
+            return None
+        columns, constants = rows.T.copy(), constants - 0.5 * shift**2
+        columns -= center[:, None]
         if mask is not None:
-            constant = -mask.astype(float) @ (xp.log(self.scale) + 0.5 * LOG_2PI).T
-        columns = rows.T.copy()  # sums over columns are then sums of long vectors
-        squares = [column_sums(scaled_squares(columns, *units), mask) for units in self._units()]
-        return constant - 0.5 * xp.stack(squares, -1) + xp.reshape(base, (-1, 1))
+            columns *= mask.T
+        table = (shift / scale) @ columns
+        columns *= columns
+        table -= (0.5 / scale**2) @ columns
+        table += constants.sum(1)[:, None] if mask is None else constants @ mask.T
+        return table.T if np.isfinite(table).all() else None
 
     def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]]:
         def term(loc: float, scale: float) -> str:

@@ -5,9 +5,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.stats import norm
 
 import bayesgen as bg
 from bayesgen.runtime import chunking
+from bayesgen.statistics import NormalLikelihood
 
 rng = np.random.default_rng(5)
 ROWS = 31
@@ -171,3 +173,20 @@ def test_an_offset_costs_the_digits_that_it_has(offset):
         for X in (values, moved)
     )
     np.testing.assert_allclose(far, near, rtol=0, atol=20 * max(1.0, offset) * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-400, 2.0**400])
+@pytest.mark.parametrize("distance", [0.0, 3.0, 50.0, 1e3, 1e9])
+def test_densities_of_near_and_far_classes_have_equal_digits(distance, scale):
+    draws = np.random.default_rng(2)
+    loc = (1e3 + distance * draws.uniform(-1, 1, (3, 4))) * scale
+    deviations = draws.uniform(0.5, 2.0, (3, 4)) * scale
+    rows = loc[draws.integers(0, 3, 40)] + 3.0 * scale * draws.normal(size=(40, 4))
+    density = NormalLikelihood().density({"loc": loc, "scale": deviations})
+    cells = norm.logpdf(rows[:, None] / scale, loc / scale, deviations / scale) - np.log(scale)
+    np.testing.assert_allclose(density.log_prob(rows), cells.sum(-1), rtol=1e-12, atol=2e-11)
+    observed = draws.random(rows.shape) < 0.7
+    expected = np.where(observed[:, None], cells, 0.0).sum(-1)
+    np.testing.assert_allclose(
+        density.log_prob(np.where(observed, rows, np.nan), observed), expected, rtol=1e-12, atol=2e-11
+    )
