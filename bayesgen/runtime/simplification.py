@@ -108,7 +108,8 @@ def _by_slices(equation: JaxprEqn, array: Any, indices: np.ndarray, updates: Any
         return None
     rows = jax.lax.reshape(array, (len(table), width))
     if updates is None:
-        return jax.lax.reshape(jnp.concatenate([rows[:, run.start : run.stop : run.step] for run in slices], 1), shape)
+        parts = [jax.lax.slice_in_dim(rows, run.start, run.stop, run.step, axis=1) for run in slices]
+        return jax.lax.reshape(jnp.concatenate(parts, 1), shape)
     cells, first = jax.lax.reshape(updates, table.shape), 0
     for run in slices:
         part = jax.lax.slice_in_dim(cells, first, first := first + len(run), axis=1)
