@@ -427,7 +427,7 @@ def _encoded(
     if len(columns) == 1:
         return response, None if is_observed.all() else is_observed
     values, mask = schema.encode_cells(table, columns[:-1])
-    values = np.concatenate([values, response], 1)
+    values = np.concatenate([values, np.where(is_observed, response, 0.0)], 1)
     if mask is None and is_observed.all():
         return values, None
     if mask is None and not is_observed.any():  # new rows share one mask, which takes no memory

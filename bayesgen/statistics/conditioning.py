@@ -372,8 +372,10 @@ def last_given_rest(
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
     patterns, pattern_of_row = patterns_of(observed)
-    by_pattern = np.argsort(pattern_of_row, kind="stable")
-    starts = np.flatnonzero(np.diff(pattern_of_row[by_pattern])) + 1
+    rows_by_pattern: list[Int[np.ndarray, " _"] | slice] = [slice(None)]
+    if len(patterns) > 1:
+        by_pattern = np.argsort(pattern_of_row, kind="stable")
+        rows_by_pattern = np.split(by_pattern, np.flatnonzero(np.diff(pattern_of_row[by_pattern])) + 1)
 
     def fill(
         mask: Bool[np.ndarray, " D"],
@@ -382,18 +384,17 @@ def last_given_rest(
         maps: Float[np.ndarray, "S D D"],
         places: Int[np.ndarray, " _"] | slice,
     ) -> None:
-        residuals = rows[places].T.copy()  # long vectors of columns
-        residuals -= center[:, None]
+        residuals = np.subtract(rows[places].T, center[:, None], order="C")  # long vectors of columns
         residuals[~mask] = 0.0
         mean[:, places] = slope @ residuals + constant
         if squares is not None:
             for s, whiten in enumerate(maps):
                 white = whiten @ residuals
-                white -= (whiten @ shift[s])[:, None]
-                white *= white
-                squares[s, places] = white.sum(0)
+                if shift[s].any():
+                    white -= (whiten @ shift[s])[:, None]
+                squares[s, places] = np.einsum("dn,dn->n", white, white)
 
-    for mask, members in zip(patterns, np.split(by_pattern, starts), strict=False):
+    for mask, members in zip(patterns, rows_by_pattern, strict=False):
         is_used = np.append(mask, True)
         factor = np.linalg.cholesky(np.where(is_used[:, None] & is_used, correlations, np.eye(len(is_used))))
         inverse = np.linalg.inv(factor[:, :-1, :-1])
@@ -403,6 +404,8 @@ def last_given_rest(
         log_deviations = np.where(mask, np.log(deviations[:, :-1]), 0.0).sum(1)
         half_log_det[:, members] = (log_diagonal(factor[:, :-1, :-1]) + log_deviations)[:, None]
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
-        parts = even_chunks(len(members), CACHED_CELLS / matrix.shape[-1])
-        all_in_threads(fill_places, parts if len(patterns) == 1 else [members[part] for part in parts])
+        size = CACHED_CELLS / 4 / matrix.shape[-1]
+        is_slice = isinstance(members, slice)
+        parts = even_chunks(len(rows) if is_slice else len(members), size)
+        all_in_threads(fill_places, parts if is_slice else [members[part] for part in parts])
     return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_of_row])
