@@ -309,19 +309,16 @@ class ArrowSource(Source):
     engine = "pyarrow"
 
     def scanned(self) -> "ArrowSource":
-        """The source with a lazy frame of its files, where polars is there to scan them and finds the same columns."""
-        if find_spec("polars") is None:
-            return self
-        import polars as pl
-
+        """The source with a lazy frame of its files, of the first engine that is there and finds the same columns."""
         with self.telling_errors():
             is_uniform = all(self.native.schema.equals(part.physical_schema) for part in self.native.get_fragments())
-        try:
-            frame = nw.from_native(pl.scan_parquet([*self.paths], glob=False, hive_partitioning=False))
-            is_uniform = is_uniform and frame.collect_schema() == self.dtypes
-        except pl.exceptions.PolarsError:  # a type of Arrow that it lacks
-            return self
-        return dataclasses.replace(self, frame=frame) if is_uniform else self
+        for module, scan in _SCANS.items() if is_uniform else ():
+            if find_spec(module) is not None:
+                with contextlib.suppress(Exception):  # a type of Arrow that the engine lacks
+                    frame = nw.from_native(scan(self.paths))
+                    if frame.collect_schema() == self.dtypes:
+                        return dataclasses.replace(self, frame=frame)
+        return self
 
     def _batches(self, columns: Sequence[str], num_rows: int) -> "Iterable[pa.RecordBatch]":
         import pyarrow.compute as pc
@@ -355,6 +352,21 @@ class StreamSource(Source):
             yield batch.select(list(columns))
 
 
+def _scanned_by_duckdb(paths: Sequence[str]) -> Any:
+    import duckdb
+
+    connection = duckdb.default_connection().cursor()  # with the user's settings, and safe beside other threads
+    return connection.read_parquet([glob.escape(path) for path in paths], hive_partitioning=False)
+
+
+def _scanned_by_polars(paths: Sequence[str]) -> Any:
+    import polars as pl
+
+    return pl.scan_parquet([*paths], glob=False, hive_partitioning=False)
+
+
+_SCANS: dict[str, Callable[[Sequence[str]], Any]] = {"duckdb": _scanned_by_duckdb, "polars": _scanned_by_polars}
+"""Module of an engine -> a lazy frame of Parquet files by it; the quickest first: benchmarks/sources.py."""
 _LAZY: dict[nw.Implementation, Any] = {
     nw.Implementation.POLARS: PolarsSource,
     nw.Implementation.DUCKDB: DuckDBSource,

@@ -457,25 +457,38 @@ def test_an_error_of_the_engine_is_told_in_one_line(name, tmp_path):
     assert "\n" not in str(refusal.value)
 
 
-def test_files_with_the_same_columns_are_scanned_by_polars_where_it_is_installed(tmp_path, monkeypatch):
-    def origin():
-        statistics = assert_equal_fits(bg.NaiveBayes(), COMPLETE, str(tmp_path)).attributes["statistics"]
+@pytest.mark.parametrize("installed", [["duckdb", "polars"], ["polars"], []])
+def test_files_with_the_same_columns_are_scanned_by_an_engine_where_one_is_installed(tmp_path, monkeypatch, installed):
+    def origin(table=COMPLETE):
+        statistics = assert_equal_fits(bg.NaiveBayes(), table, str(tmp_path)).attributes["statistics"]
         return statistics["by"], statistics["engine"]
 
+    monkeypatch.setattr(sources, "find_spec", lambda name: name if name in ["pyarrow", *installed] else None)
     written(COMPLETE, tmp_path)
-    assert origin() == ("engine", "polars")
-    with monkeypatch.context() as without:
-        without.setattr(sources, "find_spec", lambda name: None if name == "polars" else name)
-        assert origin() == ("chunks", "pyarrow")
+    assert origin() == {2: ("engine", "DuckDB"), 1: ("engine", "polars"), 0: ("chunks", "pyarrow")}[len(installed)]
     last = parquet.read_table(tmp_path / "2.parquet")
     parquet.write_table(last.select(last.column_names[::-1]), tmp_path / "2.parquet")
     assert origin() == ("chunks", "pyarrow")
+    upper = COMPLETE.rename_columns([*COMPLETE.column_names[:1], "A", *COMPLETE.column_names[2:]])
+    written(upper, tmp_path)  # DuckDB has one name for "a" and "A"
+    assert origin(upper) == (("engine", "polars") if installed else ("chunks", "pyarrow"))
 
 
-def test_a_file_that_disappears_is_told_in_one_line(tmp_path):
+def test_files_may_have_any_names(tmp_path):
+    names = ["it's.parquet", 'the "a".parquet', "a[0].parquet", "a0*.parquet", "50% {x}?.parquet", "a0.parquet"]
+    for index, name in enumerate(names):
+        parquet.write_table(COMPLETE.slice(100 * index, 100), tmp_path / name)
+    for path in (str(tmp_path), str(tmp_path / "*.parquet")):
+        fit = assert_equal_fits(bg.NaiveBayes(), COMPLETE, path)
+        assert fit.attributes["statistics"]["engine"] == "DuckDB"
+
+
+@pytest.mark.parametrize("name", ["DuckDB", "polars"])
+def test_a_file_that_disappears_is_told_in_one_line(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(sources, "find_spec", lambda module: module if module in ["pyarrow", name.lower()] else None)
     source = as_source(str(written(MIXED, tmp_path)))
     (tmp_path / "2.parquet").unlink()
-    with pytest.raises(bg.DataError, match=r"polars could not read X: .*2.parquet") as refusal:
+    with pytest.raises(bg.DataError, match=rf"{name} could not read X: .*2.parquet") as refusal:
         bg.fit(bg.NaiveBayes(), source, "species", method=bg.Exact())
     assert "\n" not in str(refusal.value)
 
