@@ -9,9 +9,10 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class BayesgenError(ValueError):
@@ -78,8 +79,10 @@ def check_integer(
 
 def as_numbers(
     name: str, value: Any, error: type[BayesgenError] = ModelError, remedy: str = "Correct it."
-) -> np.ndarray:
+) -> "np.ndarray":
     """An argument as an array of float64; what holds no numbers is refused."""
+    import numpy as np  # not with the package, of which a line of help needs errors alone
+
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if not np.iscomplexobj(value):
             return np.asarray(value, np.float64)
@@ -109,7 +112,7 @@ def check_text(name: str, value: object, error: type[BayesgenError]) -> None:
 
 def check_flag(name: str, value: object, error: type[BayesgenError] = ModelError) -> None:
     """Refuse an argument that is neither True nor False."""
-    if not isinstance(value, bool | np.bool_):
+    if type(value).__name__ not in ("bool", "bool_"):
         raise error(f"{name} must be True or False, got {value!r}.")
 
 

@@ -6,7 +6,6 @@ value, so equal spaces share compiled functions.
 """
 
 import dataclasses
-import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpyro.distributions as dist
 
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, as_numbers
 from bayesgen.records import record, static
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Float, Int
@@ -39,7 +38,7 @@ def check_hyperparameters(
         low, high = ranges.get(name, (-np.inf, np.inf))
         between = f"between {low:g} and {high:g}" if np.isfinite(high) else f"a finite number above {low:g}"
         if not isinstance(value, dist.Distribution):
-            number = isinstance(value, numbers.Real) and math.isfinite(value)
+            number = isinstance(value, numbers.Real) and bool(np.isfinite(as_numbers(name, value)))
             if not number or not (low <= value <= high if closed else low < value < high):
                 raise ModelError(f"{name} must be {between}, got {value!r}.")
         elif value.batch_shape or value.event_shape or value.support.is_discrete:

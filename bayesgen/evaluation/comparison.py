@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bayesgen import __version__
-from bayesgen.data import Schema, check_index, columns_by_name, read_table
+from bayesgen.data import Schema, as_array, check_index, columns_by_name, read_table
 from bayesgen.describe import Description, quote_some, stated
 from bayesgen.errors import BayesgenError, DataError, ModelError
 from bayesgen.fitting import MAP, MLE, NUTS, Exact, Fit, Method, fit, prepare
@@ -298,7 +298,7 @@ def compare(
     if methods is not None and pairs is not None:
         raise DataError("methods= and pairs= are two names of one argument. Give one of them.")
     by_name, pairs = models_and_pairs(models, pairs if methods is None else methods)
-    train_rows = read_table(X).num_rows if y is None or isinstance(y, str) else len(np.asarray(y))
+    train_rows = read_table(X).num_rows if y is None or isinstance(y, str) else len(as_array(y, "y"))
     read: dict[str, Any] = {"keeps_rows": True} if any(method.needs_rows for method, _ in pairs) else {}
     outcomes: list[tuple[Answer, Any]] = []
     for name, model in by_name.items():

@@ -14,7 +14,7 @@ import xarray
 from arviz_stats.base import array_stats
 
 from bayesgen.averaging import check_trained_on
-from bayesgen.data import Rows, Table, as_weights, columns_by_name, read_table
+from bayesgen.data import Rows, Table, as_array, as_weights, columns_by_name, read_table
 from bayesgen.describe import Described, Description
 from bayesgen.errors import DataError, FitError, PredictionError, check_object
 from bayesgen.fitting import Fit, Trained, encoded_rows, log_likelihoods_by_site, with_uneven_tails
@@ -163,14 +163,15 @@ def leave_one_out(
         table.num_rows + table.num_dropped,
         slice(None) if table.positions is None else table.positions,
     )
-    if folds is not None and (np.shape(folds) != (num_rows,) or np.asarray(folds).dtype.kind not in "iu"):
+    numbers = np.arange(num_rows) if folds is None else as_array(folds, "folds")
+    if numbers.shape != (num_rows,) or numbers.dtype.kind not in "iu":
         raise DataError(f"folds has to hold a whole number for each of the {num_rows} rows.")
     if isinstance(fit.posterior, Draws) and folds is None:
         result = _by_draws(fit, rows, rule, refit)
     else:
         codes = np.arange(rows.num_rows)
         if folds is not None:
-            codes = np.unique(np.asarray(folds)[rows_kept], return_inverse=True)[1]
+            codes = np.unique(numbers[rows_kept], return_inverse=True)[1]
         log_joint = table_by(fit, rule, rows)
         in_sample = scores_by(fit, rule, rows, log_joint).given_row
         scores = scores_without(fit, rule, rows, codes, (DataError, FitError), log_joint).given_row

@@ -252,7 +252,7 @@ def study(
     """
     by_name, method_rule_pairs = models_and_pairs(models, pairs)
     check_seed(seed)
-    sizes = list(dict.fromkeys(np.ravel(sizes).tolist()))
+    sizes = list(dict.fromkeys(np.ravel(np.asarray(sizes, object)).tolist()))
     counts: dict[str, Any] = {
         "sizes": sizes or [None],
         "repeats": [repeats],

@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
 from bayesgen.data import Binned, Kind, Schema
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, as_numbers
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import compiled
 from bayesgen.statistics import (
@@ -72,6 +72,8 @@ class PiecewiseUniform(dist.Distribution):
         # NumPy arrays stay NumPy arrays while a program is traced, so that rows can be summarised by them
         self.edges, self.tails = precise(edges), None if tails is None else precise(tails)
         self.probs = precise(probs)
+        if not (self.edges.ndim and self.probs.ndim):
+            raise ModelError("PiecewiseUniform: edges and probs are arrays, got a number.")
         if self.edges.shape[-1] != self.probs.shape[-1] + 1:
             raise ModelError(
                 f"PiecewiseUniform: {self.edges.shape[-1]} edges are those of {self.edges.shape[-1] - 1} bins, and "
@@ -234,9 +236,12 @@ class DirichletHistogram(DirichletFamily):
     ) -> None:
         check_positive("DirichletHistogram", concentration=concentration)
         is_stated = num_bins is not None or edges is not None  # else a schema may say another number than the default
-        if np.ndim(edges) < 2:  # else it is a table, one of a fit
+        table = None if edges is None else as_numbers("DirichletHistogram: edges", edges)
+        if table is None or table.ndim < 2:  # else it is a table, one of a fit
             bins = Binned(num_bins, edges, tails)
             num_bins, edges, tails = bins.num_bins, bins.edges, bins.tails
+        elif table.shape[-1] < 3:
+            raise ModelError(f"DirichletHistogram: edges are at least three numbers, got the shape {table.shape}.")
         size, value = np.shape(edges)[-1] - 1 if num_bins is None else num_bins, as_number(concentration)
         if is_stated and isinstance(value, np.ndarray) and value.ndim and value.shape[-1] != size:
             raise ModelError(f"DirichletHistogram: concentration has length {value.shape[-1]}, of {size} bins.")

@@ -12,6 +12,7 @@ from bayesgen.data import (
     Rows,
     Schema,
     Table,
+    as_array,
     as_weights,
     joined_tables,
     read_chunk,
@@ -178,7 +179,7 @@ def read_sets(
 
 
 def _weighted_sets(model: Recipe, table: Table, weights: Any, schema: Schema | None) -> DataSets:
-    shares = np.asarray(weights)
+    shares = as_array(weights, "weights")
     if shares.ndim != 2 or shares.shape[1] != table.num_rows or not len(shares):
         raise DataError(f"weights has the shape {shares.shape}, and {table.num_rows} rows want (B, {table.num_rows}).")
     flat = as_weights(shares.ravel(), shares.size, "weights")

@@ -8,7 +8,7 @@ import numpy as np
 import numpyro
 
 from bayesgen.data import PositionalNames, Schema
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, as_list
 from bayesgen.families import (
     DirichletCategorical,
     Family,
@@ -57,11 +57,12 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
     class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
-        if not all(isinstance(block, tuple | list) and len(block) == 3 for block in self.blocks):
-            raise ModelError(f"blocks are a list of (name, family, columns), got {self.blocks!r}.")
+        listed = as_list("blocks", self.blocks, "(name, family, columns)", ModelError)
+        if not all(isinstance(block, tuple | list) and len(block) == 3 for block in listed):
+            raise ModelError(f"blocks must be a list of (name, family, columns), got {self.blocks!r}.")
         blocks = tuple(  # names by position, which may be very many, are not copied to a tuple
             (name, family, columns if isinstance(columns, PositionalNames) else tuple(columns))
-            for name, family, columns in self.blocks
+            for name, family, columns in listed
         )
         fill(self, class_prior=as_class_prior(self.class_prior), blocks=blocks)
         names = [name for name, _, _ in self.blocks]

@@ -1,6 +1,7 @@
 """`NaiveBayes`: columns independent given the class; and `StructureAverage`, where they may not depend on the class."""
 
 import dataclasses
+import numbers
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -315,7 +316,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
                 f"structure={self.structure!r} asks which columns depend on the class, and class_prior=None is for "
                 "rows without classes. Leave structure out."
             )
-        if not 0 <= self.dependence_prior <= 1:
+        if not isinstance(self.dependence_prior, numbers.Real) or not 0 <= self.dependence_prior <= 1:
             raise ModelError(f"dependence_prior must be from 0 to 1, got {self.dependence_prior!r}.")
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bayesgen.data import check_index, labelled, named_classes, probability_names
+from bayesgen.data import as_array, check_index, labelled, named_classes, probability_names
 from bayesgen.describe import Described, Description, shortened
 from bayesgen.errors import PredictionError, as_numbers, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
@@ -384,10 +384,10 @@ class ContinuousPrediction(Described):
 def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
     """Values of y as numbers; NaN is kept."""
     try:
-        values = np.asarray(y)
+        values = as_array(y, "y")
         if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
             return values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):  # ragged lists, and objects that are not numbers
+    except (TypeError, ValueError, OverflowError):  # objects that are not numbers
         pass
     raise PredictionError(
         f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."

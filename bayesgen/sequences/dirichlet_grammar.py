@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 from scipy.special import xlogy
 
 from bayesgen.data import Schema, SequenceOf
-from bayesgen.errors import ModelError
+from bayesgen.errors import ModelError, check_integer
 from bayesgen.families import DirichletFamily, LatentVariableFamily, Scale, Stated, Traits, broadcast
 from bayesgen.records import fill, record, static
 from bayesgen.statistics import RetainedRows, Summary, Sums, namespace
@@ -78,6 +78,8 @@ class DirichletGrammar(LatentVariableFamily, DirichletFamily):
         start: Hashable | None = None,
         max_length: int | None = None,
     ) -> None:
+        if max_length is not None:
+            check_integer("DirichletGrammar: max_length", max_length, 1)
         checked = rules if isinstance(rules, GrammarRules) else GrammarRules.of(rules, start)
         if isinstance(concentration, Mapping):
             concentration = _rule_concentrations(checked, concentration)

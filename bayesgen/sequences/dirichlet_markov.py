@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.special
 
 from bayesgen.data import CodedSequences, Kind, Schema, SequenceOf, as_weights, read_table
-from bayesgen.errors import ModelError, PredictionError, check_flag, check_integer
+from bayesgen.errors import ModelError, PredictionError, as_list, check_flag, check_integer
 from bayesgen.families import (
     ANONYMOUS,
     DirichletFamily,
@@ -218,6 +218,8 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
         check_integer("DirichletMarkov: order", order, 0)
         super().__init__(concentration)
         check_flag("DirichletMarkov: end", end)
+        if symbols is not None and not isinstance(symbols, str):
+            symbols = as_list("DirichletMarkov: symbols", symbols, "symbols", ModelError)
         alphabet = None if symbols is None else tuple(symbols)
         check_symbols("DirichletMarkov", alphabet)
         check_integer("DirichletMarkov: max_length", max_length, 1)

@@ -68,7 +68,7 @@ class LinearNormal(dist.Distribution):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        shapes = jnp.shape(features), jnp.shape(coefficients)
+        shapes = np.shape(features), np.shape(coefficients)
         if not all(shapes) or shapes[0][-1] != shapes[1][-1]:
             raise ValueError(f"features and coefficients need a last axis of one length, got the shapes {shapes}.")
         self.features, self.coefficients = precise(features), precise(coefficients)

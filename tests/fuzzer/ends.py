@@ -47,7 +47,7 @@ def run(number: int) -> tuple[str, str, Fault | None]:
         except Slow:
             outcome, end = "slow", f"took more than {SECONDS} seconds"
     others = [w for w in caught if not issubclass(w.category, bg.BayesgenWarning | ResourceWarning)]
-    if end is None and others:
+    if end is None and others and not _is_distribution(call):
         end = f"{others[0].category.__name__}: {others[0].message} ({others[0].filename}:{others[0].lineno})"
     return call.name, outcome, None if end is None else Fault(number, text, end)
 
@@ -70,7 +70,9 @@ def outcome_of(call: Call) -> tuple[str, str | None]:
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, TypeError) and _is_ours(frames[-1].filename):
             return "TypeError", None  # what Python says of an argument that is missing, or of another type
-        if isinstance(error, MemoryError) or (isinstance(error, ValueError | TypeError) and _is_distribution(call)):
+        if isinstance(error, MemoryError) or (
+            isinstance(error, ValueError | TypeError | OverflowError) and _is_distribution(call)
+        ):
             return type(error).__name__, None  # distributions refuse as those of NumPyro do
         place = next((frame for frame in reversed(frames) if frame.filename.startswith(PACKAGE)), frames[-1])
         return (

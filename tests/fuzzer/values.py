@@ -46,7 +46,6 @@ OBJECTS = [
     1j,
     pd.NaT,
     pd.NA,
-    np.ma.masked,
     datetime.date(2020, 2, 29),
     datetime.datetime.now(datetime.UTC),
 ]
