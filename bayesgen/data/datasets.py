@@ -209,11 +209,12 @@ def load_dataset(
     """
     if not isinstance(source, str | Path) and not hasattr(source, "read"):
         raise DataError(f"The source must be a path, the name of a data set, or a stream of bytes, got {source!r}.")
-    is_separator = separator is None or (isinstance(separator, str) and len(separator) == 1 and separator != decimal)
+    is_sign = isinstance(separator, str) and len(separator) == 1 and separator.isascii()
+    is_separator = separator is None or (is_sign and separator != decimal)
     if decimal not in (".", ",") or not is_separator:
         raise DataError(
-            f"separator={separator!r} and decimal={decimal!r}: give one character that separates cells, and another, "
-            "'.' or ',', that stands before decimals."
+            f"separator={separator!r} and decimal={decimal!r}: give one character that separates cells, and "
+            "another, '.' or ',', that stands before decimals."
         )
     if target is not None:
         check_text("target", target, DataError)

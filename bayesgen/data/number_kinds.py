@@ -116,10 +116,12 @@ def encode_numbers(
     condition = kind.condition
     if not isinstance(matrix, np.ndarray):
         return Encoded(_encode_sparse(matrix, names, kind, wording), None)
-    numbers = _as_floats(matrix, names, kind, wording)
+    is_float = matrix.dtype in (np.float64, np.float32)
+    numbers = matrix if is_float else _as_floats(matrix, names, kind, wording)
     if matrix.dtype.kind == "b" or (condition is not None and condition.hold_all(numbers)):
         return Encoded(numbers.astype(np.float64, copy=False), None)
-    finite = all([*in_threads(lambda rows: math.isfinite(norm(numbers[rows])), _chunks_of_threads(numbers))])
+    parts = even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1]))
+    finite = all([*in_threads(lambda rows: math.isfinite(norm(numbers[rows])), parts)])
     observed = None if finite else _observed(numbers, names, kind, wording)
     if condition is None:
         return Encoded(numbers, observed)
@@ -210,11 +212,6 @@ def _objects_as_floats(values: np.ndarray, name: str, kind: Kind, wording: Wordi
     return floats
 
 
-def _chunks_of_threads(matrix: np.ndarray) -> list[slice]:
-    """Chunks of the rows of a matrix (n, D), one for each task of a thread."""
-    return even_chunks(len(matrix), THREAD_CELLS / max(1, matrix.shape[1]))
-
-
 def _cached_chunks(matrix: np.ndarray) -> list[slice]:
     """Chunks of the rows of a matrix (n, D) that stay in the cache of a core, for checks of its cells."""
     return chunks(len(matrix), CACHED_CELLS // max(1, matrix.shape[1]))
@@ -227,7 +224,7 @@ def _are_counts(numbers: np.ndarray) -> bool:
         parts = chunks(len(numbers[rows]), FAST_CELLS // max(1, numbers.shape[1]))
         return all(whole_numbers(numbers[rows][part]) is not None for part in parts)
 
-    return all([*in_threads(are_counts, _chunks_of_threads(numbers))])
+    return all([*in_threads(are_counts, even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1])))])
 
 
 def _counted(names: Sequence[str], **counts: np.ndarray) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, is_choice
+from bayesgen.errors import DataError
 from bayesgen.records import copied, fill
 from bayesgen.typing import Array, Bool, Category, Data, Shaped, Values
 
@@ -95,7 +95,7 @@ class Schema:
             fill(self, kinds=dict(self.kinds))
             for column, kind in self.kinds.items():
                 as_kind(kind, column)
-        if not is_choice(self.unknown, ("error", "missing")):
+        if not isinstance(self.unknown, str) or self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         for name, values in (("mean", self.mean), ("variance", self.variance)):
             if values is not None and (not hasattr(values, "ndim") or values.ndim == 0):

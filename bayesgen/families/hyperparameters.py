@@ -254,7 +254,8 @@ def check_positive(family: str, **values: Stated) -> None:
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
             continue
-        array = as_numbers(f"{family}: the hyperparameter {name}", value)
+        is_number = isinstance(value, int | float)
+        array = value if is_number else as_numbers(f"{family}: the hyperparameter {name}", value)
         if not (np.isfinite(array) & (array > 0)).all():
             raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
 
@@ -263,7 +264,7 @@ def as_number(value: Any) -> Any:
     """A hyperparameter as a float64 array; None, distributions and tracers pass."""
     if value is None or isinstance(value, dist.Distribution | jax.Array):
         return value
-    return as_numbers("A hyperparameter", value)
+    return np.asarray(value, np.float64) if isinstance(value, float) else as_numbers("A hyperparameter", value)
 
 
 def shown(value: object) -> str:

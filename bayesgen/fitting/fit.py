@@ -16,7 +16,7 @@ import bayesgen.fitting.sql as sql
 import bayesgen.fitting.unobserved as unobserved
 from bayesgen.data import RowsLike, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
-from bayesgen.errors import DataError, ModelError, PredictionError, check_integer, check_text, is_choice
+from bayesgen.errors import DataError, ModelError, PredictionError, check_integer, check_text
 from bayesgen.labels import Labelled
 from bayesgen.models import LABEL, FactorCoordinates
 from bayesgen.posteriors import (
@@ -226,7 +226,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
         Returns:
             (n, K); with at="draws" (draws, n, K), chains one after another.
         """
-        if not is_choice(at, LOG_JOINT_KINDS):
+        if not isinstance(at, str) or at not in LOG_JOINT_KINDS:
             raise PredictionError(
                 f"at must be one of {list(LOG_JOINT_KINDS)}, got {shortened(repr(at))}. Rows are taken without labels: "
                 "log_joint(X, at=..., rows=...)."

@@ -17,7 +17,7 @@ from bayesgen.data import (
     refuse_classes_of_response,
 )
 from bayesgen.describe import Described, Description, described, quote_some, shapes
-from bayesgen.errors import DataError, FitError, ModelError, check_flag, check_integer, is_integer
+from bayesgen.errors import DataError, FitError, ModelError, check_flag, check_integer, check_text, is_integer
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
     ClosedProgram,
@@ -163,6 +163,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
     ) -> None:
         if not callable(function):
             raise ModelError(f"A program is a function of NumPyro, function(n, *, covariates...), got {function!r}.")
+        if label is not None:
+            check_text("GenerativeProgram: label", label, ModelError)
         if continuous is not None:
             check_flag("GenerativeProgram: continuous", continuous)
         if is_integer(classes):

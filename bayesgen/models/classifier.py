@@ -1,6 +1,7 @@
 """`GenerativeClassifier`: a class prior and blocks of columns, each with a conjugate family."""
 
 import dataclasses
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,9 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
     class_prior: ClassPrior | None = dataclasses.field(default_factory=DirichletCategorical)
 
     def __post_init__(self) -> None:
-        listed = as_list("blocks", self.blocks, "(name, family, columns)", ModelError)
+        listed: Any = self.blocks
+        if not isinstance(listed, tuple | list):
+            listed = as_list("blocks", listed, "(name, family, columns)", ModelError)
         if not all(isinstance(block, tuple | list) and len(block) == 3 for block in listed):
             raise ModelError(f"blocks must be a list of (name, family, columns), got {self.blocks!r}.")
         blocks = tuple(  # names by position, which may be very many, are not copied to a tuple
@@ -65,7 +68,7 @@ class GenerativeClassifier(BlockModel[OptionalLabel]):
             for name, family, columns in listed
         )
         fill(self, class_prior=as_class_prior(self.class_prior), blocks=blocks)
-        names = [name for name, _, _ in self.blocks]
+        names = list(map(operator.itemgetter(0), blocks))
         if len(set(names)) < len(names) or not names:
             raise ModelError(f"The blocks need distinct names, at least one; got {names}.")
         reserved = {LABEL, "class", "class_probs", "instances"} & set(names)

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from bayesgen.data import Schema, Table
-from bayesgen.errors import ModelError, is_choice
+from bayesgen.errors import ModelError
 from bayesgen.families import DirichletCategorical, Family, NormalInverseGamma, NormalInverseWishart
 from bayesgen.labels import ClassLabel
 from bayesgen.program import ConcreteModel, Recipe
@@ -69,7 +69,7 @@ class GaussianDiscriminant(Recipe[ClassLabel]):
                 "GenerativeClassifier([('real', NormalInverseWishart(), [...])], class_prior=None)."
             )
         fill(self, class_prior=class_prior)
-        if not is_choice(self.covariance, COVARIANCES):
+        if not isinstance(self.covariance, str) or self.covariance not in COVARIANCES:
             raise ModelError(f"covariance must be one of {list(COVARIANCES)}, got {self.covariance!r}.")
         expected = type(COVARIANCES[self.covariance])
         if self.prior is not None and not isinstance(self.prior, expected):

@@ -11,7 +11,7 @@ import scipy.special
 
 from bayesgen import load_wings
 from bayesgen.data import KINDS, Binned, ColumnKinds, Kind, Schema, Table, as_kind, uniform_kind
-from bayesgen.errors import FitError, ModelError, is_choice
+from bayesgen.errors import FitError, ModelError
 from bayesgen.families import DirichletCategorical, Family, IncompleteFamily, default_family
 from bayesgen.labels import OptionalLabel
 from bayesgen.program import Block, ConcreteModel, Conjugate, Densities, Recipe, WrappedModel
@@ -309,7 +309,7 @@ class NaiveBayes(Recipe[OptionalLabel]):
         stated = families.values() if isinstance(families, dict) else (families,)
         for family in stated:
             check_family(family)
-        if not is_choice(self.structure, STRUCTURES):
+        if not isinstance(self.structure, str) or self.structure not in STRUCTURES:
             raise ModelError(f"structure must be one of {list(STRUCTURES)}, got {self.structure!r}.")
         if self.class_prior is None and self.structure != "full":
             raise ModelError(

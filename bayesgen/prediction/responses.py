@@ -103,7 +103,8 @@ def as_student(log_joint: LogFunction, center: Float[np.ndarray, " n"], unit: Fl
     rows = np.arange(len(center))
     far = np.multiply.outer([*FAR, *np.negative(FAR)], unit) + center
     near, further = log_joint(np.tile(rows, 4), far.ravel()).reshape(2, 2, -1).mean(0)
-    exponent, level = (near - further) / np.log(FAR[1] / FAR[0]), log_joint(rows, center)
+    with np.errstate(invalid="ignore"):  # beyond all numbers: NaN, and no Student-t
+        exponent, level = (near - further) / np.log(FAR[1] / FAR[0]), log_joint(rows, center)
 
     def powers(places: Int[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         return -np.exp(-2 * (log_joint(places, values) - level[places]) / exponent[places])

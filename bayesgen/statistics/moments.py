@@ -19,6 +19,8 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 from .arrays import namespace
 from .summaries import Classes, Moments, class_counts, class_weights, outer_or_square
 
+LARGE_PRODUCTS = 2**20  # bytes: of fewer, nobody asks whether they fit memory
+
 
 def two_pass_moments(
     values: Real[Array, "n m"],
@@ -176,8 +178,8 @@ def class_moments(
     """
     num_columns = values.shape[1]
     products = f"Cross products of {num_columns:,} columns in each class"
-    too_much = beyond_memory(products, 8.0 * num_classes * num_columns**2) if matrix else None
-    if too_much is not None:
+    size = 8.0 * num_classes * num_columns**2 if matrix else 0.0
+    if size > LARGE_PRODUCTS and (too_much := beyond_memory(products, size)) is not None:
         raise DataError(f"{too_much} Leave columns out, or model them one by one (covariance='diag', NaiveBayes).")
     if observed is None and namespace(values, classes, weights) is np:
         moments = weighted_moments if classes.ndim == 2 else _moments_by_code
