@@ -204,7 +204,14 @@ def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str,
         ) from error
     with file:
         about = {name: np.asarray(value).ravel()[0] for name, value in file.attrs.items() if np.size(value)}
-        yield lambda name: np.asarray(file[name][...]), about
+        yield functools.partial(_content, file, path.stat().st_size), about
+
+
+def _content(file: h5py.File, num_bytes: int, name: str) -> np.ndarray:
+    """A variable of a file of so many bytes. Variables are not compressed, so that none is larger than its file."""
+    if file[name].nbytes > num_bytes:
+        raise DataError(f"it declares {file[name].nbytes:,} bytes of {name!r}, and has {num_bytes:,} in all.")
+    return np.asarray(file[name][...])
 
 
 # --- values as nodes, and back --------------------------------------------------------------------------------------

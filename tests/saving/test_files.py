@@ -87,6 +87,35 @@ def test_no_altered_bit_goes_unnoticed(fit, path):
             assert again == fit
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_no_altered_byte_goes_unnoticed(fit, path):
+    """Each byte of the file in turn."""
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        try:
+            again = bg.load(path)
+        except bg.DataError as error:
+            assert "fit.nc' cannot be loaded: " in str(error)
+        else:
+            assert again == fit
+
+
+def test_sizes_that_are_declared_and_not_there_take_no_memory(path):
+    with h5py.File(path, "r+") as file:
+        del file["bayesgen/structure"]
+        file["bayesgen"].create_dataset("structure", (10**12,), np.uint8, chunks=(2**20,))
+    refused(path, r"it declares 1,000,000,000,000 bytes of 'bayesgen/structure', and has")
+
+
+def test_structures_that_are_deep_are_refused(path):
+    with h5py.File(path, "r+") as file:
+        del file["bayesgen/structure"]
+        file["bayesgen/structure"] = np.frombuffer(b"[" * 100_000, np.uint8)
+    refused(path, "maximum recursion depth")
+
+
 def altered(path, change, digest=True):
     """Changes the nodes in a file, and its digest."""
     with h5py.File(path, "r+") as file:
