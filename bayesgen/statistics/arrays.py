@@ -186,9 +186,9 @@ def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] 
 
 def _stirling(values: Float[Array, "..."] | np.float64) -> Any:
     """Log gamma less Stirling's formula, to 1e-16 from 16 on."""
-    square = 1 / (values * values)
-    series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
-    return series / values
+    inverse = 1 / values
+    square = inverse * inverse  # that of large values may overflow
+    return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188))))
 
 
 def log_rising_of_few(starts: Float[Array, "..."], counts: Real[Array, "..."]) -> Float[Array, "..."]:
