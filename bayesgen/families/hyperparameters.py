@@ -254,9 +254,12 @@ def check_positive(family: str, **values: Stated) -> None:
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
             continue
-        is_number = isinstance(value, int | float)
-        array = value if is_number else as_numbers(f"{family}: the hyperparameter {name}", value)
-        if not (np.isfinite(array) & (array > 0)).all():
+        if isinstance(value, int | float):
+            is_good = 0 < value < np.inf
+        else:
+            array = as_numbers(f"{family}: the hyperparameter {name}", value)
+            is_good = bool((np.isfinite(array) & (array > 0)).all())
+        if not is_good:
             raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
 
 

@@ -18,7 +18,7 @@ inverse of a partitioned matrix (Horn and Johnson 2013, section 0.7.3).
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -372,7 +372,7 @@ def last_given_rest(
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
     patterns, pattern_of_row = patterns_of(observed)
-    rows_by_pattern: list[Int[np.ndarray, " _"] | slice] = [slice(None)]
+    rows_by_pattern: Sequence[Int[np.ndarray, " _"] | slice] = [slice(None)]
     if len(patterns) > 1:
         by_pattern = np.argsort(pattern_of_row, kind="stable")
         rows_by_pattern = np.split(by_pattern, np.flatnonzero(np.diff(pattern_of_row[by_pattern])) + 1)
@@ -405,7 +405,8 @@ def last_given_rest(
         half_log_det[:, members] = (log_diagonal(factor[:, :-1, :-1]) + log_deviations)[:, None]
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
         size = CACHED_CELLS / 4 / matrix.shape[-1]
-        is_slice = isinstance(members, slice)
-        parts = even_chunks(len(rows) if is_slice else len(members), size)
-        all_in_threads(fill_places, parts if is_slice else [members[part] for part in parts])
+        if isinstance(members, slice):
+            all_in_threads(fill_places, even_chunks(len(rows), size))
+        else:
+            all_in_threads(fill_places, [members[part] for part in even_chunks(len(members), size)])
     return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_of_row])

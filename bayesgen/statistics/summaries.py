@@ -367,7 +367,7 @@ def check_rows(values: Cells, variance: Float[Array, "..."] | None, name_of: Cal
         return
 
     def are_small(part: slice) -> bool:
-        cells = values[part]
+        cells = np.asarray(values[part])
         if norm(cells) <= least:
             return True
         # NaN where it is missing does not count
