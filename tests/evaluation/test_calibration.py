@@ -8,8 +8,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import bayesgen as bg
+from bayesgen.evaluation.calibration import _fractions
 from bayesgen.evaluation.uniformity import band, counts_below, coverage, ecdf_test, grid, rejected_by_holm
 from bayesgen.posteriors import ConjugatePosterior
 
@@ -221,3 +223,11 @@ def test_covariates_of_a_wrong_shape_are_refused_by_name(shape):
     given = {} if shape is None else {"y_features": rng.normal(size=shape)}
     with pytest.raises(bg.DataError, match=r"covariates=\{name: values\}.*'y_features': \(8, 2\)|rows need \(8, 2\)"):
         bg.calibrate(fit, method=bg.Exact(), n=8, simulations=50, covariates=given)
+
+
+def test_ties_are_broken_at_random_among_the_draws_that_count():
+    num_draws, rng = np.full(3000, 4), np.random.default_rng(0)
+    draws = np.tile([0.0, 0.0, 1.0, 1.0, 0.0], (3000, 1))  # the last one does not count
+    tied = _fractions(np.zeros(3000), draws, num_draws, rng) * 5
+    assert scipy.stats.kstest(tied, scipy.stats.uniform(0, 3).cdf).pvalue > 1e-3
+    assert scipy.stats.kstest(_fractions(np.full(3000, 0.5), draws, num_draws, rng) * 5 - 2, "uniform").pvalue > 1e-3

@@ -359,6 +359,8 @@ def test_folds_are_left_out_alike_by_one_call_and_by_refits(monkeypatch):
     by_refits = bg.leave_one_out(fit, X, y, folds=folds).log_scores
     monkeypatch.setattr("bayesgen.prediction.left_out.FEW_FOLDS", 1)
     np.testing.assert_allclose(bg.leave_one_out(fit, X, y, folds=folds).log_scores, by_refits, rtol=1e-9)
+    monkeypatch.setattr("bayesgen.prediction.left_out.num_sets_at_once", lambda cells: 2)  # several blocks of folds
+    np.testing.assert_allclose(bg.leave_one_out(fit, X, y, folds=folds).log_scores, by_refits, rtol=1e-9)
 
 
 def test_examples_of_a_concept_are_predicted_from_the_others():

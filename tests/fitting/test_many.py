@@ -437,3 +437,14 @@ def test_frames_and_mappings_are_taken_by_name_in_any_order_of_columns():
         third = form({name: X[:, 0] for name in "uw"})
         with pytest.raises(bg.DataError, match=r"the columns 'u', 'v', and a .* with 'u', 'w'"):
             bg.fit_many(model, [(one, y), (third, y)], method=bg.Exact())
+
+
+def test_tables_for_each_fit_may_have_no_rows_and_values_that_were_not_seen():
+    X, y = pd.DataFrame({"kind": list("abcab") * 4}), np.arange(20) % 2
+    schema = bg.Schema(unknown="missing")
+    batch = bg.fit_many(bg.NaiveBayes(), X, y, weights=np.ones((2, 20)), method=bg.Exact(), schema=schema)
+    assert bg.predict(batch, [X[:0], X[:0]], rule=bg.BMA()).probabilities.shape == (2, 0, 2)
+    unknown = pd.DataFrame({"kind": ["a", "z"]})
+    for asked in (unknown, [unknown, unknown]):
+        with pytest.warns(bg.UnknownValuesWarning, match=r"'kind' \(1\)"):
+            bg.predict(batch, asked, rule=bg.BMA())

@@ -31,3 +31,9 @@ def test_the_score_of_an_infinite_value_is_infinite_and_of_none_is_none(kind):
     both = answer.crps(1.5)
     np.testing.assert_allclose(answer.crps([1.5, np.inf]), [both[0], np.inf])
     np.testing.assert_allclose(answer.crps([None, 1.5]), [np.nan, both[1]])
+
+
+@pytest.mark.parametrize("prob", [0.0, 1.0, 1.5, -0.5, np.nan, "0.9", None])
+def test_intervals_have_a_probability_between_0_and_1(prob):
+    with pytest.raises(bg.PredictionError, match="interval takes a probability between 0 and 1"):
+        bg.ContinuousPrediction(ANSWERS["normal"]).interval(prob)

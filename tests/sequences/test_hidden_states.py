@@ -407,3 +407,14 @@ def test_what_tells_nothing_of_states_is_refused(words):
     average = bg.average([coins, coins])
     with pytest.raises(bg.PredictionError, match="states of their own"):
         average.states([[True]], rule=bg.PlugIn())
+
+
+def test_time_steps_that_states_are_matched_by_are_of_the_rows_of_each_class():
+    lengths, labels = np.array([3, 1, 4, 2, 4]), np.array([0, 1, 1, 0, 1])
+    inside = np.arange(4) < lengths[:, None]
+    rows, steps = hidden_states._time_steps_by_class(inside, labels, 3)
+    assert rows.shape == steps.shape == (3, hidden_states.MATCHED_ROWS)
+    for k, expected in enumerate([labels == 0, labels == 1, labels >= 0]):  # no row is of the last class
+        at = np.zeros_like(inside)
+        at[rows[k], steps[k]] = True
+        np.testing.assert_array_equal(at, inside & expected[:, None])

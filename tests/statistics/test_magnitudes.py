@@ -10,6 +10,7 @@ from scipy.stats import norm
 import bayesgen as bg
 from bayesgen.runtime import chunking
 from bayesgen.statistics import NormalLikelihood
+from bayesgen.statistics.summaries import check_rows
 
 rng = np.random.default_rng(5)
 ROWS = 31
@@ -190,3 +191,9 @@ def test_densities_of_near_and_far_classes_have_equal_digits(distance, scale):
     np.testing.assert_allclose(
         density.log_prob(np.where(observed, rows, np.nan), observed), expected, rtol=1e-12, atol=2e-11
     )
+
+
+def test_the_column_that_is_too_far_away_is_named_beside_one_in_tiny_units():
+    values, variance = np.array([[1e-160, 0.0], [0.0, -1e153]]), np.array([1e-306, 1.0])
+    with pytest.raises(bg.DataError, match=r"^1 has -1e\+153 at row 1"):
+        check_rows(values, variance, lambda place: str(place[0]))

@@ -255,3 +255,12 @@ def test_patterns_of_many_chunks_are_sorted_few_times(rng, monkeypatch):
     for scatter, moments in zip(scatters, (total.summaries["x"], at_once), strict=True):
         scatter[moments.scatter_groups] = moments.scatter
     close(*scatters, atol=1e-12)
+
+
+def test_terms_are_added_at_places_that_may_repeat_and_need_not_begin_at_zero():
+    terms = np.random.default_rng(0).normal(size=(6, 2, 3))
+    for places in ([1, 3, 1, 3, 3, 4], [4, 0, 0, 2, 4, 0]):
+        totals, expected = np.ones((5, 2, 3)), np.ones((5, 2, 3))
+        patterns._add_at(totals, np.array(places), terms)
+        np.add.at(expected, places, terms)
+        np.testing.assert_allclose(totals, expected)

@@ -5,7 +5,9 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 
+import bayesgen as bg
 from bayesgen.data import Rows
 from bayesgen.statistics import (
     BERNOULLI,
@@ -15,6 +17,7 @@ from bayesgen.statistics import (
     merged,
     sufficient_statistics,
 )
+from bayesgen.statistics.sufficient import _dense
 
 STATISTICS = {
     "switches": BERNOULLI,
@@ -143,3 +146,10 @@ def test_padding_adds_rows_of_no_weight():
 def test_rows_without_labels_are_of_the_only_class():
     rows = Rows({"lengths": np.arange(4.0)})
     assert sufficient_statistics(rows, {"lengths": NormalLikelihood()}, 1).class_weights.tolist() == [4.0]
+
+
+def test_sparse_rows_are_made_dense_up_to_a_gigabyte():
+    few = scipy.sparse.csr_array(np.eye(3, 5))
+    np.testing.assert_array_equal(_dense(few), np.eye(3, 5))
+    with pytest.raises(bg.DataError, match="would take 2 GB"):
+        _dense(scipy.sparse.csr_array((2**14, 2**14)))
