@@ -60,6 +60,21 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+@functools.cache
+def of_rooms():
+    """What a fresh interpreter prints as it imports a room, classes, and a figure."""
+    return python(
+        "import sys\n"
+        "from bayesgen.data import Schema, SequenceOf\n"
+        "from bayesgen.models import NaiveBayes\n"
+        "print(NaiveBayes().concrete(Schema.infer({'x': ['ab', 'b']}, kinds={'x': SequenceOf()})))\n"
+        "import bayesgen as bg\n"
+        "bg.Study, bg.ClassPrediction\n"
+        "print('matplotlib.figure' in sys.modules)\n"
+        "print(bg.plots.reliability.__name__)"
+    ).splitlines()
+
+
 def heavy_modules_after(code):
     return set(python(f"{code}\nimport sys\nprint(*sys.modules)").split()) & HEAVY
 
@@ -249,9 +264,7 @@ def test_wings_stand_above_the_core_and_are_those_of_the_package():
 
 
 def test_defaults_that_wings_register_are_known_to_whoever_imports_a_room():
-    code = "from bayesgen.data import Schema, SequenceOf\nfrom bayesgen.models import NaiveBayes\n"
-    code += "model = NaiveBayes().concrete(Schema.infer({'x': ['ab', 'b']}, kinds={'x': SequenceOf()}))\n"
-    assert "Markov" in python(code + "print(model)")
+    assert "Markov" in "".join(of_rooms()[:-2])
 
 
 @pytest.mark.parametrize("wing", WINGS)
@@ -290,7 +303,5 @@ def test_the_check_of_imports_sees_relative_and_absolute_ones():
 
 def test_figures_are_imported_by_methods_alone():
     assert "bayesgen.plots" not in imports_of("bayesgen.evaluation.study")
-    code = "import bayesgen as bg, sys; bg.Study, bg.ClassPrediction; print('matplotlib.figure' in sys.modules)"
-    assert python(code).strip() == "False"
-    assert python("import bayesgen as bg; print(bg.plots.reliability.__name__)").strip() == "reliability"
+    assert of_rooms()[-2:] == ["False", "reliability"]
     assert "bayesgen.families.base" in imports_of("bayesgen.families.counts")

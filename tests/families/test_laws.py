@@ -139,7 +139,13 @@ def priors(family, values):
         return [np.sum(log_prob) for log_prob in Traced.of(log_probs, values)(values)]
 
 
-@some_cases
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("BetaBernoulli", "NormalInverseWishart")))
+        for name in CASES
+    ],
+)
 def test_draws_of_hyperpriors_broadcast_like_arrays_and_other_shapes_are_refused_alike(name, rng):
     """There are as many classes as columns or values: nothing is guessed from lengths that coincide."""
     case = CASES[name]

@@ -1,5 +1,6 @@
 """The first answer of a session: how few functions it compiles, and that an equal program compiles none."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -24,14 +25,24 @@ def program_of_readme():
     return "import bayesgen as bg\n" + next(block for block in blocks if "def reaction_times" in block)
 
 
-def test_the_program_of_readme_compiles_few_functions():
-    """In a process of its own, where nothing is compiled."""
-    code = "from counting import compilations\nwith compilations() as found:\n"
+@functools.cache
+def first_answer():
+    """The program of README in a process of its own, where nothing is compiled, and which soon says that it works."""
+    code = "from counting import compilations\nfrom bayesgen.runtime import progress\nprogress.SILENCE = 0.2\n"
+    code += "with compilations() as found:\n"
     code += "".join(f"    {line}\n" for line in program_of_readme().splitlines())
     code += "print('compiled', *found)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests", capture_output=True, text=True, check=True)
-    functions = done.stdout.splitlines()[-1].split()[1:]
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests", capture_output=True, text=True, check=True)
+
+
+def test_the_program_of_readme_compiles_few_functions():
+    functions = first_answer().stdout.splitlines()[-1].split()[1:]
     assert 0 < len(functions) <= MOST, functions
+
+
+def test_a_first_fit_that_compiles_for_long_says_once_that_it_is_at_work():
+    lines = [line for line in first_answer().stderr.splitlines() if line.startswith("bayesgen: at work on fit(")]
+    assert len(lines) == 1 and "bayesgen:" not in first_answer().stdout
 
 
 def halves(n):

@@ -102,8 +102,15 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("weight", [None, "w"])
+ALSO_UNWEIGHTED = ("kinds by dtype", "full")
+OF_SOURCES = [
+    pytest.param(name, weight, marks=[pytest.mark.slow] * (weight is None and name not in ALSO_UNWEIGHTED))
+    for name in MODELS
+    for weight in (None, "w")
+]
+
+
+@pytest.mark.parametrize(("name", "weight"), OF_SOURCES)
 def test_a_fit_of_a_source_is_that_of_its_rows(engine, name, weight):
     model, table = MODELS[name]
     table = table if weight else table.drop_columns("w")
@@ -121,7 +128,7 @@ REGRESSIONS = [bg.LinearRegression(), bg.LinearRegression(intercept=False), bg.J
 
 
 @pytest.mark.parametrize("model", [*REGRESSIONS, bg.NaiveBayesRegression()])
-@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("weight", [pytest.param(None, marks=pytest.mark.slow), "w"])
 def test_a_regression_reads_its_response_by_name(engine, model, weight):
     table = COMPLETE.select(["a", "i", "b", *([weight] if weight else [])])
     assert_equal_fits(model, table, engine(table), y="b", weight=weight)
@@ -263,7 +270,7 @@ HARD_MODELS = [
 
 
 @pytest.mark.parametrize(("model", "y"), HARD_MODELS)
-@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("weight", [pytest.param(None, marks=pytest.mark.slow), "w"])
 @pytest.mark.parametrize(
     "columns",
     [

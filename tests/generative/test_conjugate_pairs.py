@@ -106,7 +106,7 @@ def several_columns(n, *, f, g, h):
         numpyro.sample("x", dist.Normal(w[0] + w[1] * f + w[2] * g + w[3] * h, jnp.sqrt(v)))
 
 
-@pytest.mark.parametrize("function", [matrix, several_columns])
+@pytest.mark.parametrize("function", [matrix, pytest.param(several_columns, marks=pytest.mark.slow)])
 def test_noise_is_integrated_out_where_columns_of_covariates_have_flat_priors(function):
     shapes = {"f": (20, 7)} if function is matrix else dict.fromkeys("fgh", 20)
     rows = {name: np.random.default_rng(index).normal(size=shape) for index, (name, shape) in enumerate(shapes.items())}

@@ -308,7 +308,7 @@ REGRESSIONS = {
 }
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
+@pytest.mark.parametrize("name", [pytest.param("with a flat intercept", marks=pytest.mark.slow), "with a proper prior"])
 def test_the_program_of_a_linear_regression_has_its_posterior(name):
     """A flat intercept has the density 1, whose evidence is that of the ready-made model, too."""
     known, new = exact(REGRESSIONS[name], X, Y), X[:3] + 0.5
@@ -335,7 +335,7 @@ NAIVE = {
 }
 
 
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize("name", ["with flat intercepts", pytest.param("with proper priors", marks=pytest.mark.slow)])
 def test_the_program_of_a_naive_bayes_regression_has_its_posterior(name):
     known = exact(NAIVE[name], X, Y)
     rows = known.concrete.response.put(known.read(X), Y)

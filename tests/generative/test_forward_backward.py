@@ -18,7 +18,7 @@ COVARIATES = {"w": pairs.WEIGHTS, "z": pairs.OFFSETS, "g": structures.GROUPS, "t
 PROGRAMS = {name: case.program for name, case in pairs.PROPER.items()} | {
     name: case.program for name, case in structures.CASES.items()
 }
-DEFAULT = ("gamma, poisson, multiple", "dirichlet, categorical")
+DEFAULT = ("dirichlet, categorical",)
 
 
 def bounded(values, forward):

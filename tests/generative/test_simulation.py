@@ -17,7 +17,9 @@ def rng():
     return np.random.default_rng(3)
 
 
-@pytest.mark.parametrize("function", [mixed, pytest.param(outer_plate, marks=pytest.mark.slow), inner_plate])
+@pytest.mark.parametrize(
+    "function", [mixed, *(pytest.param(other, marks=pytest.mark.slow) for other in (outer_plate, inner_plate))]
+)
 def test_simulation_has_the_shapes_of_the_sites(function, rng):
     own = BOUND[function]
     rows = own.simulate(ROWS, seed=4)

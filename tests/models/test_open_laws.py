@@ -117,7 +117,7 @@ def test_there_is_no_exact_posterior(name):
         list(bg.fit(bg.average([case.model, case.model]), *case.data, method=bg.Exact()).weights)
 
 
-@every_method_and_case
+@every_method_and_low_rank
 def test_cells_may_be_missing(name, method):
     """The objective is that of the cells that are there, and rows of which nothing is there change nothing."""
     case = Holed(OPEN[name].model, OPEN[name].rows, OPEN[name].labels, OPEN[name].shares)

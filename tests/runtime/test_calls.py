@@ -1,7 +1,6 @@
 """Calls by users: short tracebacks, messages that list the choices, and one line on standard error of long work."""
 
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -229,19 +228,6 @@ def test_a_notebook_has_one_line_that_is_kept_up_to_date(impatient, capsys, monk
     study_of_waiting(0.01)
     study_of_waiting(0.3, progress=False)
     assert notebook.num_lines == 1 and capsys.readouterr() == ("", "")
-
-
-def test_a_first_fit_that_compiles_for_long_is_not_silent():
-    code = (
-        "import numpy as np, bayesgen as bg\n"
-        "from bayesgen.runtime import progress\n"
-        "progress.SILENCE = 0.2\n"
-        "X = np.random.default_rng(0).normal(size=(30, 2))\n"
-        "bg.fit(bg.NaiveBayes(), X, list('ab') * 15, method=bg.NUTS(num_samples=50, num_chains=1))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("bayesgen: at work on fit(NaiveBayes)")]
-    assert len(lines) == 1 and done.stdout == ""
 
 
 class CodeError(Exception):

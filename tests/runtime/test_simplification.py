@@ -56,7 +56,16 @@ def test_results_are_those_of_jax(name):
         np.testing.assert_allclose(actual, desired, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", LOOKUPS)
+ALIKE = (  # those above them in the table, in other orders and in functions of NumPyro
+    "by class, twice",
+    "each class, in FORTRAN's order",
+    "sums to values",
+    "correlations",
+    "a density",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in LOOKUPS])
 def test_derivatives_forwards_and_backwards_are_those_of_jax(name):
     function = LOOKUPS[name]
 
