@@ -36,8 +36,6 @@ if importlib.metadata.version("jaxlib").startswith("0.9."):
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest-xdist has its workers, and what they start, ignore interrupts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import jax  # noqa: E402  after its settings
-
 if type_checker.REQUESTED:  # half as quick, and so not the default
     type_checker.install()
 
@@ -53,6 +51,8 @@ def _maps_of_memory() -> Iterator[None]:
     """Lets compiled programs go before there are too many: without another map of memory the compiler crashes."""
     yield
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        import jax  # not above: the process that shares the tests out needs none of it
+
         jax.clear_caches()
         gc.collect()
 

@@ -15,9 +15,7 @@ DATA_SETS, ROWS = 100, 6
 COVARIATES = {"w": pairs.WEIGHTS, "z": pairs.OFFSETS, "g": structures.GROUPS, "t": structures.TIMES} | {
     "f": structures.FEATURES
 }
-PROGRAMS = {name: case.program for name, case in pairs.PROPER.items()} | {
-    name: case.program for name, case in structures.CASES.items()
-}
+TABLES = pairs.PROPER | structures.CASES
 DEFAULT = ("dirichlet, categorical",)
 
 
@@ -51,10 +49,10 @@ def simulated(program):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in PROGRAMS]
+    "name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in TABLES]
 )
 def test_latents_have_equal_joint_moments_with_rows(name):
-    program = PROGRAMS[name]
+    program = TABLES[name].program
     latents, rows, covariates = simulated(program)
     weights = np.kron(np.eye(DATA_SETS), np.ones(ROWS))
     fits = bg.fit_many(program, rows | covariates, weights=weights, method=bg.Exact())
@@ -64,6 +62,6 @@ def test_latents_have_equal_joint_moments_with_rows(name):
 
 
 def test_latents_of_other_rows_have_other_moments():
-    latents, rows, _ = simulated(PROGRAMS["gamma, poisson, multiple"])
+    latents, rows, _ = simulated(TABLES["gamma, poisson, multiple"].program)
     others = {name: np.roll(value, 1, axis=0) for name, value in latents.items()}
     assert away(latents, others, rows).max() > 6
