@@ -12,7 +12,7 @@ import pytest
 from models.cases import CASES, OPEN
 from models.response_cases import CASES as RESPONSES
 from prediction.draws import drawn
-from program.programs import BOUND, PROGRAMS, every_program
+from program.programs import BOUND, PROGRAMS, inner_plate, mixed, outer_plate
 
 import bayesgen as bg
 from bayesgen.describe import MOST_LINES, WIDTH
@@ -95,7 +95,13 @@ def test_a_prior_says_which_numbers_come_from_the_data_and_how_to_state_others()
         assert "computed" not in repr(prior)
 
 
-@every_program
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(other, id=other.__name__, marks=[pytest.mark.slow] * (other in (inner_plate, mixed, outer_plate)))
+        for other in PROGRAMS
+    ],
+)
 def test_programs_say_what_their_plans_say(function):
     compressed, rowwise, *_ = PROGRAMS[function]
     program = BOUND[function].for_covariates({})

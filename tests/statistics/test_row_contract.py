@@ -78,7 +78,10 @@ def test_responsibilities_are_weighted_copies_in_every_class(name, rng):
     same(likelihood.summarize(values, responsibilities, CLASSES, weights, row_parameters=per_row), expected)
 
 
-@every_case
+ALIKE = ("MultivariateNormal, covariance_matrix", "MultivariateNormal, precision_matrix")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in CASES])
 def test_traced_summaries_are_those_of_numpy(name, rng):
     likelihood, values, per_row, codes, weights = data(name, rng)
     per_row, holes = jax.tree.map(np.array, per_row), with_holes(values, rng)[1]
