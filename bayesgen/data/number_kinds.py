@@ -256,8 +256,9 @@ def _encode_sparse(matrix: csr_array, names: Sequence[str], kind: Kind, wording:
     if not are_counts:
         _check_sparse(data, matrix, names, kind, wording)
     data = data if kind.condition is None else data.astype(np.float64, copy=False)
-    form = CountRows if are_counts else csr_array
-    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1], form)
+    encoded = sharing_cells(
+        data, matrix.indices, matrix.indptr, matrix.shape[1], CountRows if are_counts else csr_array
+    )
     encoded.has_canonical_format = True
     return encoded
 

@@ -1,8 +1,9 @@
 """`Fit`: the questions that a trained model answers, in numbers, tables and generated rows."""
 
 import dataclasses
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import jax
@@ -14,7 +15,7 @@ import bayesgen.fitting.growth as growth
 import bayesgen.fitting.sampling as sampling
 import bayesgen.fitting.sql as sql
 import bayesgen.fitting.unobserved as unobserved
-from bayesgen.data import RowsLike, read_table
+from bayesgen.data import Rows, RowsLike, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
 from bayesgen.errors import DataError, ModelError, PredictionError, check_integer, check_text
 from bayesgen.labels import Labelled
@@ -326,13 +327,17 @@ class Fit(TrainedProgram, Generic[Labelled]):
         if not isinstance(self.posterior, ProcessPosterior):
             raise ModelError("The members of an average have coordinates of their own: ask one, fit.best.transform(X).")
         table = read_table(X)
-        coordinates = self.concrete.transform(self.posterior.mean, self.read(table))
-        if coordinates is None:
+        if self._coordinates is None:
             raise ModelError(
                 f"{type(self.model).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose "
                 "rows lie near a surface."
             )
-        return dataclasses.replace(coordinates, index=table.index)
+        return dataclasses.replace(self._coordinates(self.read(table)), index=table.index)
+
+    @functools.cached_property
+    def _coordinates(self) -> Callable[[Rows], Any] | None:
+        assert isinstance(self.posterior, ProcessPosterior)
+        return self.concrete.row_coordinates(self.posterior.mean)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fit to a file, which `bayesgen.load(path)` reads: no pickle, and nothing is executed on loading.

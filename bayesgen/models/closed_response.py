@@ -111,14 +111,15 @@ class JointNormalResponse(ClosedResponse):
         """
         density = families[self.response.site].with_class_axis().row_predictive()
         assert isinstance(density, MultivariateStudentTDensity)
-        loc, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
-        conditional = self._given_rest(loc, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
+        center, factor = (np.asarray(array)[:, 0] for array in (density.ellipsoids.loc, density.ellipsoids.scale_tril))
+        conditional = self._given_rest(center, factor @ np.swapaxes(factor, -1, -2), rows, with_squares=True)
         assert conditional.squares is not None
         df = float(np.asarray(density.df)[0]) + conditional.num_observed
         spread = np.sqrt((float(np.asarray(density.df)[0]) + conditional.squares[0]) / df)
         of_rows = conditional.squares.T, conditional.half_log_det.T, conditional.num_observed[:, None]
         log_marginals = np.asarray(joint_student_t(np.asarray(density.df), *of_rows)).T
-        return StudentTPredictive(df, conditional.loc[0], conditional.scale[0] * spread), log_marginals
+        scales = conditional.scale[0] * spread
+        return StudentTPredictive(np.broadcast_to(df, scales.shape), conditional.loc[0], scales), log_marginals
 
     def _given_rest(
         self,

@@ -1,7 +1,8 @@
 """`ProbabilisticPCA`: rows near a linear subspace, and their factor scores."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from bayesgen.program import ConcreteModel, Recipe
 from bayesgen.records import by_content, fill
 from bayesgen.runtime import CACHED_CELLS, THREAD_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.statistics import Moments, SufficientStatistics
-from bayesgen.typing import Bool, Float, Real
+from bayesgen.typing import Float
 
 from .blocks import BlockModel, refuse_classes
 from .closed_response import check_prior
@@ -48,26 +49,25 @@ class FactorCoordinates(Described):
     def of(
         cls,
         mean: Float[np.ndarray, " D"],
-        covariance: Float[np.ndarray, "D D"],
-        num_factors: int,
-        rows: Real[np.ndarray, "n D"],
-        observed: Bool[np.ndarray, "n D"] | None,
+        loadings: Float[np.ndarray, "D k"],
+        noise: Float[np.ndarray, ""],
+        instances: Rows,
     ) -> "FactorCoordinates":
-        """The factor scores of rows, given their observed cells.
+        """The factor scores of instances, given their observed cells.
 
         With W the loadings of these cells and v the noise variance, factors given a row x have the covariance v inv(M)
         and the mean inv(M) W' (x - mean), M = W' W + v I.
 
         Source: Tipping and Bishop (1999), Probabilistic principal component analysis, eq. 6.
         """
-        loadings, noise = (np.asarray(array) for array in nearest_factors(covariance, num_factors))
-        identity = np.eye(num_factors)
+        rows, observed = np.asarray(instances.values[REAL_COLUMNS]), instances.observed.get(REAL_COLUMNS)
+        num_factors, identity = loadings.shape[1], np.eye(loadings.shape[1])
         if observed is None:
             inverse = np.linalg.inv(loadings.T @ loadings + noise * identity)
             weights, means = loadings @ inverse, np.empty((len(rows), num_factors))
 
             def fill_means(part: slice) -> None:
-                for cached in chunks(len(rows[part]), CACHED_CELLS // 4 // rows.shape[1]):
+                for cached in chunks(len(rows[part]), CACHED_CELLS // 2 // rows.shape[1]):
                     np.matmul(rows[part][cached] - mean, weights, out=means[part][cached])
 
             all_in_threads(fill_means, even_chunks(len(rows), THREAD_CELLS / rows.shape[1]))
@@ -254,12 +254,8 @@ class FactorColumns(BlockModel):
         values = np.linalg.eigvalsh(np.asarray(summary.scatter[0]) / (count - 1))[::-1]
         return log_evidences_of_factors(values, count)
 
-    def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> FactorCoordinates:
-        """The posterior of the factors of rows at a process."""
-        _, family, _ = self.blocks[0]
+    def row_coordinates(self, parameters: Mapping[str, np.ndarray]) -> Callable[[Rows], FactorCoordinates]:
+        """The posterior of the factors of rows, at a process."""
         mean, covariance = (np.asarray(parameters[f"{REAL_COLUMNS}_{name}"]) for name in ("mean", "covariance"))
-        cells = (
-            np.asarray(rows.values[REAL_COLUMNS]),
-            np.asarray(rows.observed[REAL_COLUMNS]) if REAL_COLUMNS in rows.observed else None,
-        )
-        return FactorCoordinates.of(mean, covariance, family.num_factors, *cells)
+        loadings, noise = map(np.asarray, nearest_factors(covariance, self.blocks[0][1].num_factors))
+        return functools.partial(FactorCoordinates.of, mean, loadings, noise)

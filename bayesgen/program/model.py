@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
@@ -211,8 +211,8 @@ class ConcreteModel(Recipe[Labelled]):
         """Whether this model has the same sufficient statistics as another one."""
         return self == other
 
-    def transform(self, parameters: Mapping[str, np.ndarray], rows: Rows) -> Any:
-        """Latent coordinates of rows at a process, such as factors; None for models without any."""
+    def row_coordinates(self, parameters: Mapping[str, np.ndarray]) -> Callable[[Rows], Any] | None:
+        """What gives latent coordinates of rows, such as factors, at a process; None for models without any."""
         return None
 
     @property

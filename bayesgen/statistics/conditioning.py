@@ -343,7 +343,7 @@ class LastGivenRest:
     scale: Float[np.ndarray, "S n"]
     squares: Float[np.ndarray, "S n"] | None
     half_log_det: Float[np.ndarray, "S n"]
-    num_observed: Int[np.ndarray, " n"]
+    num_observed: Int[np.ndarray, " #n"]
 
 
 def last_given_rest(
@@ -409,4 +409,5 @@ def last_given_rest(
             all_in_threads(fill_places, even_chunks(len(rows), size))
         else:
             all_in_threads(fill_places, [members[part] for part in even_chunks(len(members), size)])
-    return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_of_row])
+    num_observed = patterns.sum(1)[pattern_of_row if len(patterns) > 1 else slice(None)]
+    return LastGivenRest(mean, scale, squares, half_log_det, num_observed)
