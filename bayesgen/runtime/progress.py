@@ -103,12 +103,12 @@ def bar(description: str, total: int | None, is_shown: bool | None = None) -> It
         finally:
             del work.steps[key]
         return
+    work.last_sign = math.inf  # before the imports, which take a while
     import rich.progress as bars
     from rich.console import Console
 
     numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
     columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *numbers)
-    work.last_sign = math.inf
     try:
         with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(description, total=total)
