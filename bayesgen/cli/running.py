@@ -124,6 +124,9 @@ def run(
         screen.show(*outcome.shown)
     except OutputError as failure:
         raise failure.__cause__ or failure from None  # which the entry point tells
+    except MemoryError as end:
+        screen.tell(Text("bayesgen: memory is at its end, and no file was written. Give fewer rows, or more memory."))
+        raise typer.Exit(1) from end
     except (BayesgenError, OSError) as refusal:
         screen.tell(Text.assemble(("bayesgen: ", "bold red"), str(refusal)))
         raise typer.Exit(1) from refusal

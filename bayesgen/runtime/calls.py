@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bayesgen.errors import LISTENER, BayesgenError, BayesgenWarning, ConstantColumnWarning, DataError
+from bayesgen.errors import LISTENER, BayesgenError, BayesgenWarning, ConstantColumnWarning, DataError, warn
 
 from .progress import RUNNING, WATCH, WORK, Work, watch
 
@@ -81,6 +81,11 @@ def at_work(step: str, progress: bool | None = None) -> Iterator[None]:
     listener_token = LISTENER.set(listener if outer else show_once)
     try:
         if outer is None:
+            if not getattr(sys, "_is_gil_enabled", object)():
+                warn(
+                    "This Python runs threads without its global lock. Calls of bayesgen from several threads at once "
+                    "are not supported there: call it from one thread, or start Python with PYTHON_GIL=1."
+                )
             RUNNING.append(work)
             if not WATCH["thread"].is_alive():
                 thread = WATCH["thread"] = threading.Thread(target=watch, daemon=True)

@@ -532,6 +532,18 @@ def no_space(*args, **kwargs):
     raise OSError(28, "No space left on device")
 
 
+def test_memory_that_ends_is_status_1_with_one_line_and_no_file(run, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr(bayesgen, "compare", full)
+    result = run("compare", "iris", "--out", tmp_path / "new", "--methods", "exact")
+    assert (
+        result.exit_code == 1 and result.stderr.count("\n") <= 2 and "bayesgen: memory is at its end" in result.stderr
+    )
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("stage", ["begun", "half"])
 def test_nothing_is_left_under_its_name_where_the_disk_is_full(run, tmp_path, monkeypatch, stage):
     folder, old = tmp_path / "new" / "results", tmp_path / "old"

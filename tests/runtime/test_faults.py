@@ -1,7 +1,9 @@
 """Work that is killed, runs out of memory, or is interrupted leaves whole files, the right status, and one line."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,28 @@ def test_work_that_is_killed_at_any_event_leaves_whole_files(tmp_path):
     """Before each file or folder is opened, made, moved or removed: files are as they were, or as they are to be."""
     counts = run(tmp_path, 0, "save", "compare")
     assert counts["save"] >= 3 and counts["compare"] >= 8
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_command_within_a_second_in_one_line(tmp_path):
+    """At ten moments of a fit by NUTS; the median, as other processes may hold up one of them."""
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from bayesgen.cli import main; print(flush=True); main()"
+    )
+    waits = []
+    for moment in range(10):
+        command = [sys.executable, "-c", code, "fit", "iris", "--method", "nuts", "--out", tmp_path / "fit.nc"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            time.sleep(0.5 + 0.4 * moment)
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate()
+            waits.append(time.monotonic() - start)
+        assert process.returncode == 130 and said.endswith("bayesgen: interrupted\n")
+        assert list(tmp_path.iterdir()) == []
+    assert sorted(waits)[5] < 1.0
 
 
 @pytest.mark.slow

@@ -5,8 +5,10 @@ import signal
 import sys
 import threading
 import warnings
+from multiprocessing.pool import ThreadPool
 
 import jax
+import joblib
 import numpy as np
 import numpyro
 import pytest
@@ -14,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 import bayesgen as bg
 from bayesgen.errors import warn, without_warnings
-from bayesgen.runtime import devices, in_threads, threads
+from bayesgen.runtime import at_work, devices, in_threads, threads
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 2)).round(3), np.array(list("ab") * 20, object)
@@ -109,6 +111,28 @@ def test_verbs_in_eight_threads_leave_the_process_as_it_was(verbs_of_a_thread, t
         sys.setswitchinterval(interval)
     assert errors == []
     assert state() == before
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_fits_in_pools_are_those_of_a_loop(backend):
+    def evidence(rows):
+        fit = bg.fit(MODEL, X[rows], Y[rows], method=bg.Exact())
+        return fit.log_evidence, bg.predict(fit, X, rule=bg.BMA()).probabilities
+
+    samples = [np.random.default_rng(seed).permutation(40)[:30] for seed in range(8)]
+    loop = [evidence(rows) for rows in samples]
+    with ThreadPool(8) as pool:
+        pooled = pool.map(evidence, samples)
+    apart = joblib.Parallel(n_jobs=2, backend=backend)(joblib.delayed(evidence)(rows) for rows in samples)
+    for answers in (pooled, apart):
+        np.testing.assert_array_equal([value for value, _ in answers], [value for value, _ in loop])
+        np.testing.assert_array_equal([table for _, table in answers], [table for _, table in loop])
+
+
+def test_a_python_without_its_global_lock_is_told_what_is_not_supported(monkeypatch):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.warns(bg.BayesgenWarning, match="from several threads at once are not supported"), at_work("a call"):
+        pass
 
 
 def test_warnings_of_a_block_are_kept_from_no_other_thread():
