@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import bayesgen as bg
+from bayesgen.data import as_source
 from bayesgen.fitting import queried
 
 from .fresh import call
@@ -156,13 +157,9 @@ def peak(source, num_rows):
 
 
 def peak_of_engine(source, num_rows):
-    """The same of a native query; of files that are read without an engine, of their reading alone."""
-    if source != "pattern":
-        return _growth(source, num_rows, functools.partial(native, "naive Bayes", source))
-    from bayesgen.data import as_source
-
-    names = [*(f"x{index}" for index in range(COLUMNS)), "species"]
-    return _growth(source, num_rows, lambda path: sum(map(len, as_source(str(path / "*.parquet")).chunks(names))))
+    """The same of a native query; of a pattern by the engine that scans it."""
+    engine = as_source(SOURCES[source](folder(int(num_rows)))).query_engine.lower()
+    return _growth(source, num_rows, functools.partial(native, "naive Bayes", engine))
 
 
 def _growth(source, num_rows, work):
