@@ -286,7 +286,9 @@ class ByNumPy(Interpreter[ArrayOrNumber]):
 
 @final
 class _Inlining(Interpreter[Any]):
-    """Traces a function again, but for what constants alone make."""
+    """Traces a function again, but for what constants alone make; derivatives that functions state themselves stay."""
+
+    calls = (*JITTED, "custom_vjp_call", "remat", "checkpoint")
 
     def constant(self, value: Any, variable: Variable) -> Any:
         return value if isinstance(value, jax.core.Tracer) else _as(value, variable)
@@ -295,8 +297,18 @@ class _Inlining(Interpreter[Any]):
         if not any(isinstance(operand, jax.core.Tracer) for operand in operands):
             with jax.ensure_compile_time_eval():
                 return ByNumPy().results(equation, operands)
-        results = equation.primitive.bind(*operands, **equation.params)
-        return results if equation.primitive.multiple_results else [results]
+        return traced_results(equation, operands)
+
+
+def traced_results(equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
+    """The results of an operation, traced again; functions in it keep their own derivatives."""
+    if inner := inner_jaxprs(equation):
+        pairs = zip(equation.invars, operands, strict=True)
+        values = {variable: value for variable, value in pairs if not isinstance(variable, Literal)}
+        alone = Jaxpr((), [*values], equation.outvars, [equation], equation.effects, inner[0].debug_info)
+        return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*values.values())
+    result = equation.primitive.bind(*operands, **equation.params)
+    return result if equation.primitive.multiple_results else [result]
 
 
 def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:

@@ -12,11 +12,11 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import JaxprEqn
 
 from bayesgen.typing import Array, P, Result
 
-from .compilation import JITTED, Interpreter, Variable, inner_jaxprs, numpy_results
+from .compilation import JITTED, Interpreter, Variable, numpy_results, traced_results
 from .operations import looked_up
 
 MOST_FOLDED = 4096  # numbers of a constant that is computed beforehand
@@ -80,13 +80,7 @@ def _evaluated(equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
         result = _by_slices(equation, *operands)
         if result is not None:
             return [result]
-    if inner := inner_jaxprs(equation):
-        pairs = zip(equation.invars, operands, strict=True)
-        values = {variable: value for variable, value in pairs if not isinstance(variable, Literal)}
-        alone = Jaxpr((), [*values], equation.outvars, [equation], equation.effects, inner[0].debug_info)
-        return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*values.values())
-    result = equation.primitive.bind(*operands, **equation.params)
-    return result if equation.primitive.multiple_results else [result]
+    return traced_results(equation, operands)
 
 
 def _by_slices(equation: JaxprEqn, array: Any, indices: np.ndarray, updates: Any = None) -> Array | None:

@@ -158,3 +158,16 @@ def test_results_know_the_arguments_that_they_depend_on():
         )
     first, second, third = traced.sources({"x": "x", "y": "y"}, "b")
     assert (first, second, third) == ({"x", "y"}, {"x", "b"}, set())
+
+
+def test_functions_that_are_traced_again_keep_derivatives_of_their_own():
+    @jax.custom_jvp
+    def halved(x):
+        return jax.lax.while_loop(lambda x: x > 1, lambda x: x / 2, x)  # has no derivative backwards
+
+    @halved.defjvp
+    def _(primals, tangents):
+        return halved(*primals), 7 * tangents[0]
+
+    traced = Traced.of(lambda x: 3 * halved(x), 8.0)
+    assert traced.inline(8.0) == 3 and jax.grad(traced.inline)(8.0) == 21

@@ -295,6 +295,11 @@ def prior_draws(function, X, num_draws=24):
     return dataclasses.replace(fit, posterior=Draws(program, latents, latents, stats))
 
 
+@pytest.mark.parametrize("function", [symbols, left_right, uneven])
+def test_no_latent_of_a_hidden_chain_has_a_closed_form(function):
+    assert bg.GenerativeProgram(function, label=None).elimination.names == ()
+
+
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")
 def test_states_that_have_names_keep_them():
     found = prior_draws(left_right, {"x": PADDED}).states({"x": PADDED[:2]}, rule=bg.ConditionalAverage())
