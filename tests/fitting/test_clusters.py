@@ -1,6 +1,10 @@
 """Fits, answers and experiments on a cluster, Dask's and Spark's, equal those in memory."""
 
+import contextlib
+import os
 import shutil
+import signal
+import uuid
 import warnings
 
 import jax.numpy as jnp
@@ -12,6 +16,7 @@ import pandas as pd
 import pytest
 
 import bayesgen as bg
+from bayesgen.data import sources
 
 from .travelling import program_of_a_column
 
@@ -35,6 +40,7 @@ FRAME = pd.DataFrame(
 )
 COUNTED = bg.NaiveBayes({"legs": bg.GammaPoisson()})
 JOINT = bg.GaussianDiscriminant()
+REGRESSED = pd.DataFrame({"u": FRAME["legs"], "v": RNG.poisson(1, N), "w": FRAME["w"]})
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +57,11 @@ def dask():
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    """A function of a frame: a Spark DataFrame."""
+    """A function of a frame: a Spark DataFrame, each partition of which is tried twice."""
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, and there is none")
     sql = pytest.importorskip("pyspark.sql", reason="Spark is of the extra 'spark'")
-    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = sql.SparkSession.builder.master("local[2, 2]").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     folder = tmp_path_factory.mktemp("rows")
 
@@ -91,8 +97,7 @@ def test_a_fit_of_a_cluster_is_that_of_its_rows(cluster):
 
 
 def test_workers_summarise_what_no_query_says(cluster):
-    frame = pd.DataFrame({"u": FRAME["legs"], "v": RNG.poisson(1, N), "w": FRAME["w"]})
-    fit = assert_equal_fits(bg.NaiveBayesRegression(), frame, cluster(frame), y="u")
+    fit = assert_equal_fits(bg.NaiveBayesRegression(), REGRESSED, cluster(REGRESSED), y="u")
     assert fit.attributes["statistics"] | {"bytes": 0, "queries": 0, "passes": 0, "engine": ""} == {
         "by": "workers",
         "engine": "",
@@ -142,6 +147,38 @@ def test_bad_cells_on_workers_are_refused(cluster):
         bg.fit(COUNTED, cluster(frame), "species", method=bg.Exact())
     with pytest.raises(bg.DataError, match="ithout a label"):
         bg.fit(COUNTED, cluster(FRAME), "sky", method=bg.MAP())
+
+
+def losing_one(reduce, folder, is_killed):
+    """The same function of a partition, where the first call of all does its work and is lost then."""
+
+    def reduced(chunks):
+        content = reduce(chunks)
+        with contextlib.suppress(FileExistsError):
+            (folder / "lost").touch(exist_ok=False)
+            if is_killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError("this partition is lost")
+        (folder / uuid.uuid4().hex).touch()
+        return content
+
+    return reduced
+
+
+@pytest.mark.filterwarnings("ignore:Dask annotations:UserWarning")  # of frames, which are no tasks
+@pytest.mark.parametrize("is_killed", [False, True], ids=["error", "killed worker"])
+def test_a_partition_that_is_lost_and_tried_again_counts_once(cluster, is_killed, tmp_path, monkeypatch):
+    import dask
+
+    for kind in (sources.DaskSource, sources.SparkSource):
+
+        def summarized(source, columns, summarize, merge, original=kind.summarized):
+            return original(source, columns, losing_one(summarize, tmp_path, is_killed), merge)
+
+        monkeypatch.setattr(kind, "summarized", summarized)
+    with dask.annotate(retries=1):
+        assert_equal_fits(bg.NaiveBayesRegression(), REGRESSED, cluster(REGRESSED, 6), y="u")
+    assert (tmp_path / "lost").exists() and len(list(tmp_path.iterdir())) >= 1 + 6
 
 
 def test_a_worker_that_is_lost_changes_nothing(dask):
