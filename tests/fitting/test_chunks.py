@@ -344,5 +344,5 @@ def test_weights_that_are_all_zero_or_too_large_are_refused():
         weights = {} if len(data) == 1 else {"sample_weight": np.zeros(4)}
         with pytest.raises(DataError, match="sample_weight is zero for all rows"):
             bg.summarize(bg.NaiveBayes(), *data, **weights)
-    with pytest.raises(DataError, match=r"sample_weight has 1e\\+308 at row 0.*cannot count more than"):
+    with pytest.raises(DataError, match=r"sample_weight has 1e\+308 at row 0.*cannot count more than"):
         bg.summarize(bg.NaiveBayes(), X, y, sample_weight=np.full(4, 1e308))
