@@ -105,7 +105,7 @@ class CovariateIndexes:
         unknown = [_IndexTerm(None)] * (len(jaxpr.invars) - 1 - len(columns))
         reader = _IndexReader()
         arguments = [*unknown, codes, *columns]
-        reader.use(reader.read(jaxpr, function.jaxpr.consts, arguments, function.variables, function.equations))
+        reader.use(reader.read(jaxpr, function.jaxpr.consts, arguments, function.variables))
         return reader
 
 

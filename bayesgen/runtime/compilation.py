@@ -72,17 +72,12 @@ class Traced:
         avals: Any = self.jaxpr.out_avals
         return jax.tree.map(lambda place: jax.ShapeDtypeStruct(avals[place].shape, avals[place].dtype), self.results)
 
-    @functools.cached_property
-    def equations(self) -> list[JaxprEqn]:
-        """The equations that the results need."""
-        return needed_equations(self.jaxpr.jaxpr, self.variables)
-
     def __call__(self, *arguments: Any) -> Any:
         """The results, by NumPy."""
         evaluation, jaxpr, constants = ByNumPy(), self.jaxpr.jaxpr, self.jaxpr.consts
         leaves = map(evaluation.constant, jax.tree.leaves(arguments), jaxpr.invars)
         with np.errstate(all="ignore"):
-            values = evaluation.read(jaxpr, constants, leaves, self.variables, self.equations)
+            values = evaluation.read(jaxpr, constants, leaves, self.variables)
         return jax.tree.unflatten(jax.tree.structure(self.results), values)
 
     def traceably(self, *arguments: Any) -> Any:
@@ -95,7 +90,7 @@ class Traced:
         evaluation, jaxpr = _Inlining(), self.jaxpr.jaxpr
         with np.errstate(all="ignore"):
             leaves = jax.tree.leaves(arguments)
-            values = evaluation.read(jaxpr, self.jaxpr.consts, leaves, self.variables, self.equations)
+            values = evaluation.read(jaxpr, self.jaxpr.consts, leaves, self.variables)
         return jax.tree.unflatten(jax.tree.structure(self.results), values)
 
     def sources(self, *names: object) -> Any:
@@ -133,10 +128,6 @@ class OwnedJit:
 
     def __call__(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(first)(first, *args, **kwargs)
-
-    def lower(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
-        """The function lowered for these arguments, to be compiled."""
-        return self._jitted(first).lower(first, *args, **kwargs)
 
     def shapes(self, first: Owned, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the results; traced once for arguments of the same shapes."""
@@ -207,6 +198,24 @@ def needed_equations(jaxpr: Jaxpr, results: Sequence[Variable]) -> list[JaxprEqn
     return equations[::-1]
 
 
+Schedule: TypeAlias = list[tuple[JaxprEqn, set[Var]]]
+_SCHEDULES: weakref.WeakKeyDictionary[Jaxpr, dict[tuple[int, ...], Schedule]] = weakref.WeakKeyDictionary()
+
+
+def _schedule(jaxpr: Jaxpr, results: Sequence[Variable]) -> Schedule:
+    """The equations that results need, each with the variables that it is the last to use."""
+    schedules, key = _SCHEDULES.setdefault(jaxpr, {}), tuple(map(id, results))
+    if key not in schedules:
+        equations = needed_equations(jaxpr, results)
+        last_uses: dict[Variable, JaxprEqn | None] = {v: e for e in equations for v in e.invars if isinstance(v, Var)}
+        last_uses |= dict.fromkeys(var for var in results if isinstance(var, Var))
+        schedules[key] = [
+            (equation, {var for var in equation.invars if isinstance(var, Var) and last_uses[var] is equation})
+            for equation in equations
+        ]
+    return schedules[key]
+
+
 def inner_jaxprs(equation: JaxprEqn) -> list[Jaxpr]:
     """The bodies and branches of an equation that has them."""
     leaves = jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr | Jaxpr))
@@ -237,7 +246,6 @@ class Interpreter(abc.ABC, Generic[Value]):
         constants: Iterable[Any],
         arguments: Iterable[Value],
         results: Sequence[Variable] | None = None,
-        equations: Sequence[JaxprEqn] | None = None,
     ) -> list[Value]:
         """The results of a jaxpr, or some of them, by the equations that they need."""
         results = jaxpr.outvars if results is None else results
@@ -247,10 +255,7 @@ class Interpreter(abc.ABC, Generic[Value]):
         def value_of(operand: Variable) -> Value:
             return self.constant(operand.val, operand) if isinstance(operand, Literal) else values[operand]
 
-        equations = needed_equations(jaxpr, results) if equations is None else equations
-        last_uses: dict[Variable, JaxprEqn | None] = {v: e for e in equations for v in e.invars if isinstance(v, Var)}
-        last_uses |= dict.fromkeys(var for var in results if isinstance(var, Var))
-        for equation in equations:
+        for equation, spent_values in _schedule(jaxpr, results):
             operands, inner = list(map(value_of, equation.invars)), self._called_function(equation)
             if equation.primitive.name == "cond" and isinstance(operands[0], np.ndarray):
                 branches, index = equation.params["branches"], int(operands[0])
@@ -260,14 +265,16 @@ class Interpreter(abc.ABC, Generic[Value]):
                 self.results(equation, operands) if inner is None else self.read(inner.jaxpr, inner.consts, operands),
                 strict=True,
             )
-            for spent in {var for var in equation.invars if isinstance(var, Var) and last_uses[var] is equation}:
+            for spent in spent_values:
                 del values[spent]  # the next results take its memory, which is in the cache
         return list(map(value_of, results))
 
     def _called_function(self, equation: JaxprEqn) -> ClosedJaxpr | None:
         """The function that an equation calls, if it does nothing else."""
+        if equation.primitive.name not in self.calls:
+            return None
         inner = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
-        return inner[0] if equation.primitive.name in self.calls and len(inner) == 1 else None
+        return inner[0] if len(inner) == 1 else None
 
 
 @final
