@@ -115,7 +115,7 @@ def log_likelihood_of_groups(
     for extra in np.ndindex(loc.shape[1:-1]):
         place = (slice(None), *extra)
         groups = dataclasses.replace(
-            summary, observed=summary.observed[place], mean=summary.mean[place], scatter=summary.scatter[place]
+            summary, observed=summary.observed[place], mean=summary.mean[place], spread=summary.spread[place]
         )
         total[place] = expected_moments(groups, loc[place], scale_tril[place])[1]
     return total
@@ -194,15 +194,15 @@ def _expectation(
     precision = (jnp.swapaxes(inverse, -1, -2) @ inverse)[classes]
     residuals = jnp.where(observed, summary.mean - loc[classes], 0.0)
     rows, conditional, half_log_det = conditioned(precision, residuals, observed)
-    spread, in_class = summary.scatter_groups, classes[summary.scatter_groups] == class_index
-    maps = jnp.eye(loc.shape[-1]) - conditional[spread] @ precision[spread]
-    maps = jnp.where(observed[spread][..., None, :], maps, 0.0)
-    within = jnp.einsum("...ij,...jk,...lk->...il", maps, summary.scatter, maps)
+    groups = summary.spread_groups
+    slope = jnp.einsum("s...ij,s...j->s...i", precision[groups], summary.spread)
+    spread = summary.spread - jnp.einsum("s...ij,s...j->s...i", conditional[groups], slope)
+    in_class = (classes[groups] == class_index).astype(float)
     expected = _Expected(
         weights.sum(1),
         jnp.einsum("kg,g...i->k...i", weights, rows),
         jnp.einsum("kg,g...i,g...j->k...ij", weights, rows, rows)
-        + jnp.einsum("ks,s...ij->k...ij", in_class.astype(float), within),
+        + jnp.einsum("ks,s...i,s...j->k...ij", in_class, spread, spread),
         jnp.einsum("kg,g...ij->k...ij", weights, conditional),
     )
     distances = jnp.einsum("k...ij,k...jl,k...il->k...", inverse, expected.second, inverse)

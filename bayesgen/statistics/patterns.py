@@ -12,7 +12,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 
 from .arrays import flatten_rows
 from .moments import class_moments
-from .summaries import Classes, Moments, Summary, class_weights
+from .summaries import Classes, Moments, Summary, class_sums, class_weights
 
 PART_CELLS = CACHED_CELLS // 2  # of the blocks of a part of the rows: `missing` in benchmarks
 
@@ -21,16 +21,17 @@ PART_CELLS = CACHED_CELLS // 2  # of the blocks of a part of the rows: `missing`
 class PatternMoments(Summary):
     """Moments of jointly normal rows, in groups: the rows of one class with the same observed cells.
 
-    There may be nearly as many groups as rows, so only groups of several rows have a scatter matrix. Groups are in the
-    order of class, number of missing cells, and pattern.
+    There may be nearly as many groups as rows. So a group has no scatter matrix, but a few rows whose products add up
+    to it: one less than the group, and at most one for each column. Groups are in the order of class, number of missing
+    cells, and pattern.
 
     Attributes:
         observed: mask of the observed cells of each group.
         classes: the class of each group.
         count: the weight of each group.
         mean: zero where cells are missing.
-        scatter: of the groups of several rows, about their means; zero where cells are missing.
-        scatter_groups: the indices of these groups.
+        spread: rows whose products add up to the scatter matrices of their groups; zero where cells are missing.
+        spread_groups: the group of each.
         num_classes: K; None in the summary of one class.
     """
 
@@ -38,8 +39,8 @@ class PatternMoments(Summary):
     classes: Int[Array, " G"]
     count: Float[Array, " G"]
     mean: Float[Array, " G *event"]
-    scatter: Float[Array, " S *event D"]
-    scatter_groups: Int[Array, " S"]
+    spread: Float[Array, " S *event"]
+    spread_groups: Int[Array, " S"]
     num_classes: int | None = static()
 
     @classmethod
@@ -61,8 +62,8 @@ class PatternMoments(Summary):
         positive = np.flatnonzero(count)
         mask = observed[index[positive]]
         rows = np.where(mask, values[index[positive]], 0.0)
-        no_scatter = np.zeros((0, *rows.shape[1:], rows.shape[-1])), np.zeros(0, np.int64)
-        return cls(mask, codes[positive], count[positive], rows, *no_scatter, num_classes).regrouped()
+        no_spread = rows[:0], np.zeros(0, np.int64)
+        return cls(mask, codes[positive], count[positive], rows, *no_spread, num_classes).regrouped()
 
     @property
     def is_complete(self) -> bool:
@@ -75,17 +76,15 @@ class PatternMoments(Summary):
     @functools.cached_property
     def as_rows(self) -> "PatternRows":
         """Rows with the moments of the groups, whose events are vectors."""
-        roots = list(_roots(np.asarray(self.scatter)))
-        rows = np.concatenate([np.asarray(self.mean), *(rows for rows, _ in roots)])
-        spread_groups = [np.asarray(self.scatter_groups)[places] for _, places in roots]
-        group_of_row, classes = np.concatenate([np.arange(self.num_groups), *spread_groups]), np.asarray(self.classes)
-        parts: list[tuple[int, Part]] = []
+        group_of_row = np.concatenate([np.arange(self.num_groups), self.spread_groups])
+        classes, parts = np.asarray(self.classes)[group_of_row], []
         for k in range(self.num_classes or 1):
-            members = np.flatnonzero(classes[group_of_row] == k)
+            members = np.flatnonzero(classes == k)
             groups, pattern_of_row = np.unique(group_of_row[members], return_inverse=True)
             class_parts = parts_of(np.asarray(self.observed)[groups], pattern_of_row)
             parts += [(k, dataclasses.replace(part, rows=members[part.rows])) for part in class_parts]
-        return PatternRows(rows, np.append(self.count, np.zeros(len(rows) - self.num_groups)), parts)
+        weights = np.append(self.count, np.zeros(len(self.spread)))
+        return PatternRows(np.concatenate([self.mean, self.spread]), weights, parts)
 
     __getstate__ = state_of_fields
 
@@ -105,8 +104,8 @@ class PatternMoments(Summary):
             np.concatenate([part.classes for part in parts]),
             np.concatenate([part.count for part in parts]),
             np.concatenate([part.mean for part in parts]),
-            np.concatenate([part.scatter for part in parts]),
-            np.concatenate([part.scatter_groups + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            np.concatenate([part.spread for part in parts]),
+            np.concatenate([part.spread_groups + start for part, start in zip(parts, starts[:-1], strict=True)]),
             self.num_classes,
         ).regrouped()
 
@@ -115,14 +114,14 @@ class PatternMoments(Summary):
 
     def select_class(self, index: int) -> "PatternMoments":
         groups = np.flatnonzero(self.classes == index)
-        with_scatter = np.flatnonzero(np.isin(self.scatter_groups, groups))
+        members = np.flatnonzero(self.classes[self.spread_groups] == index)
         return PatternMoments(
             self.observed[groups],
             np.zeros(len(groups), np.int64),
             self.count[groups],
             self.mean[groups],
-            self.scatter[with_scatter],
-            np.searchsorted(groups, self.scatter_groups[with_scatter]),
+            self.spread[members],
+            np.searchsorted(groups, self.spread_groups[members]),
             None,
         )
 
@@ -136,9 +135,7 @@ class PatternMoments(Summary):
         shape = (self.num_classes or 1, *self.mean.shape[1:])
         means, observed = flatten_rows(self.mean), flatten_rows(self.observed)
         between = class_moments(means, self.classes, shape[0], self.count, observed=observed)
-        squares = flatten_rows(np.diagonal(self.scatter, axis1=-2, axis2=-1))
-        within = np.zeros((shape[0], means.shape[1]))
-        np.add.at(within, self.classes[self.scatter_groups], squares)
+        within = class_sums(flatten_rows(self.spread) ** 2, self.classes[self.spread_groups], shape[0])
         columns = Moments(
             between.count.reshape(shape), between.mean.reshape(shape), (between.scatter + within).reshape(shape),
             np.zeros(shape),
@@ -146,17 +143,17 @@ class PatternMoments(Summary):
         return columns if self.num_classes is not None else columns.select_class(0)
 
     def padded(self) -> "PatternMoments":
-        """The same with groups and scatter matrices of weight zero added, up to sizes that share compilations."""
-        size, scatter_groups = padded_size(max(self.num_groups, 1)), padded_size(max(len(self.scatter_groups), 1))
-        is_group, has_scatter = np.arange(size) < self.num_groups, np.arange(scatter_groups) < len(self.scatter_groups)
-        filled = pad(np.asarray(self.scatter), scatter_groups)
+        """The same with groups of weight zero and rows of zeros added, up to sizes that share compilations."""
+        size, num_spread = padded_size(max(self.num_groups, 1)), padded_size(max(len(self.spread), 1))
+        is_group, is_spread = np.arange(size) < self.num_groups, np.arange(num_spread) < len(self.spread)
+        spread = pad(np.asarray(self.spread), num_spread)
         return PatternMoments(
             pad(np.asarray(self.observed), size),
             np.where(is_group, pad(np.asarray(self.classes), size), 0),
             np.where(is_group, pad(np.asarray(self.count), size), 0.0),
             pad(np.asarray(self.mean), size),
-            np.where(has_scatter.reshape(-1, *(1,) * (filled.ndim - 1)), filled, 0.0),
-            np.where(has_scatter, pad(np.asarray(self.scatter_groups), scatter_groups), 0),
+            np.where(is_spread.reshape(-1, *(1,) * (spread.ndim - 1)), spread, 0.0),
+            np.where(is_spread, pad(np.asarray(self.spread_groups), num_spread), 0),
             self.num_classes,
         )
 
@@ -168,20 +165,17 @@ class PatternMoments(Summary):
         lengths = np.diff(np.append(starts, len(order)))
         group = np.empty(len(order), np.int64)
         group[order] = np.repeat(np.arange(len(starts)), lengths)
-        count, rows = self.count[order], self.mean[order]
-        mean = _means(rows, count, starts, group[order])
-        scatter_groups = np.union1d(np.flatnonzero(lengths > 1), group[self.scatter_groups])
-        scatter = np.zeros((len(scatter_groups), *self.scatter.shape[1:]))
-        several = np.flatnonzero(lengths[scatter_groups] > 1)
-        groups = scatter_groups[several]
-        for part, products in _cross_products(rows, count, mean[groups], starts[groups], lengths[groups]):
-            scatter[several[part]] = products
-        _add_at(scatter, np.searchsorted(scatter_groups, group[self.scatter_groups]), self.scatter)
-        first = order[starts]
-        count = np.add.reduceat(count, starts)
-        return dataclasses.replace(
-            self, observed=self.observed[first], classes=self.classes[first], count=count, mean=mean, scatter=scatter,
-            scatter_groups=scatter_groups,
+        count, rows, group_of_row = self.count[order], self.mean[order], group[order]
+        mean, first = _means(rows, count, starts, group_of_row), order[starts]
+        members = np.flatnonzero(lengths[group_of_row] > 1)
+        several = group_of_row[members]
+        is_first = np.diff(several, prepend=-1) > 0
+        between = _spread_between(rows[members] - mean[several], np.sqrt(count[members]), is_first, several)
+        spread_groups = np.concatenate([group[self.spread_groups], several[~is_first]])
+        spread, spread_groups = _fewest(np.concatenate([self.spread, between]), spread_groups)
+        return PatternMoments(
+            self.observed[first], self.classes[first], np.add.reduceat(count, starts), mean, spread, spread_groups,
+            self.num_classes,
         )  # fmt: skip
 
 
@@ -244,18 +238,6 @@ class PatternRows:
     parts: list[tuple[int, Part]]
 
 
-def _roots(
-    scatter: Float[np.ndarray, "S D D"],
-) -> Iterator[tuple[Float[np.ndarray, "r D"], Int[np.ndarray, " r"]]]:
-    """For some of the matrices at a time, rows whose products add up to each, as few as its rank; and its index."""
-    for part in chunks(len(scatter), PART_CELLS // scatter[0].size if len(scatter) else 1):
-        deviations = np.sqrt(np.diagonal(scatter[part], axis1=1, axis2=2))
-        units = np.where(deviations > 0, deviations, 1.0)
-        squares, vectors = np.linalg.eigh(scatter[part] / (units[:, :, None] * units[:, None, :]))
-        place, axis = np.nonzero(squares > len(units.T) * np.finfo(float).eps * squares[:, -1:])
-        yield np.sqrt(squares[place, axis])[:, None] * vectors[place, :, axis] * units[place], part.start + place
-
-
 def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tuple[Int[Array, " n"], Int[Array, " G"]]:
     """Rows ordered by class, number of missing cells, pattern and place; and the start of each group in this order."""
     flat = flatten_rows(observed)
@@ -274,13 +256,14 @@ def _groups(observed: Bool[Array, " n *cells"], classes: Int[Array, " n"]) -> tu
 def _complete_groups(moments: Moments) -> PatternMoments:
     """Moments of complete rows, one group a class."""
     classes = np.flatnonzero(moments.count)
+    spread, num_columns = _roots(np.asarray(moments.scatter)[classes]), moments.mean.shape[-1]
     return PatternMoments(
         np.ones((len(classes), *moments.mean.shape[1:]), bool),
         classes,
         moments.count[classes],
         moments.mean[classes],
-        moments.scatter[classes],
-        np.arange(len(classes)),
+        spread,
+        np.repeat(np.arange(len(classes)), num_columns),
         len(moments.count),
     )
 
@@ -300,17 +283,62 @@ def _means(
     return means
 
 
-def _cross_products(
-    rows: Float[Array, " n *event"],
-    count: Float[Array, " n"],
-    mean: Float[Array, " G *event"],
-    starts: Int[Array, " G"],
-    lengths: Int[Array, " G"],
-) -> Iterator[tuple[Int[Array, " part"], Float[Array, " part *event D"]]]:
-    """Indices of some of the groups of successive rows, and their scatter matrices, a part at a time.
+def _spread_between(
+    residuals: Float[Array, " n *event"],
+    roots: Float[Array, " n"],
+    is_first: Bool[Array, " n"],
+    group: Int[Array, " n"],
+) -> Float[Array, " r *event"]:
+    """Rows whose products add up to the scatter of groups of successive rows, one less than rows in each group.
 
-    Groups of about the same length are padded by rows of weight zero and multiplied together: few products of many
-    matrices.
+    A row counts by the root of its weight. The reflection that takes these roots, a vector for each group, to its first
+    axis leaves nothing of the first row, because weighted residuals add up to zero.
+
+    Source: Golub and Van Loan (2013), Matrix Computations, section 5.1.2, the sign of a Householder vector.
+    """
+    first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1][~is_first]
+    share = roots[first] / (np.sqrt(np.bincount(group, roots**2)[group[~is_first]]) + roots[first])
+    trailing_axes = (-1, *(1,) * (residuals.ndim - 1))
+    shifted = residuals[~is_first] - share.reshape(trailing_axes) * residuals[first]
+    return roots[~is_first].reshape(trailing_axes) * shifted
+
+
+def _fewest(
+    rows: Float[np.ndarray, " n *event"], group: Int[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " S *event"], Int[np.ndarray, " S"]]:
+    """Rows in the order of groups, with the same sums of products, but at most one a column in each group."""
+    order = np.argsort(group, kind="stable")
+    rows, group = rows[order], group[order]
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    lengths, num_columns = np.diff(starts, append=len(group)), rows.shape[-1]
+    many = lengths > num_columns
+    if not many.any():
+        return rows, group
+    few = ~np.repeat(many, lengths)
+    rows_of_many, groups_of_many = [rows[few]], [group[few]]
+    for members, products in _cross_products(rows, starts[many], lengths[many]):
+        rows_of_many.append(_roots(products))
+        groups_of_many.append(np.repeat(group[starts[many][members]], num_columns))
+    group = np.concatenate(groups_of_many)
+    order = np.argsort(group, kind="stable")
+    return np.concatenate(rows_of_many)[order], group[order]
+
+
+def _roots(scatter: Float[np.ndarray, " G *event D"]) -> Float[np.ndarray, " R *event"]:
+    """For each matrix as many rows as columns, whose products add up to it."""
+    deviations = np.sqrt(np.diagonal(scatter, axis1=-2, axis2=-1))
+    units = np.where(deviations > 0, deviations, 1.0)
+    squares, vectors = np.linalg.eigh(scatter / (units[..., :, None] * units[..., None, :]))
+    rows = np.sqrt(np.maximum(squares, 0.0))[..., :, None] * np.swapaxes(vectors, -1, -2) * units[..., None, :]
+    return np.moveaxis(rows, -2, 1).reshape(-1, *scatter.shape[1:-1])
+
+
+def _cross_products(
+    rows: Float[np.ndarray, " n *event"], starts: Int[np.ndarray, " G"], lengths: Int[np.ndarray, " G"]
+) -> Iterator[tuple[Int[np.ndarray, " part"], Float[np.ndarray, " part *event D"]]]:
+    """Indices of some of the groups of successive rows, and the sums of products of their rows, a part at a time.
+
+    Groups of about the same length are padded by rows of zeros and multiplied together: few products of many matrices.
     """
     different, length_index = np.unique(lengths, return_inverse=True)
     sizes = np.array([padded_size(length) for length in different.tolist()], np.int64)[length_index]
@@ -318,20 +346,8 @@ def _cross_products(
         same_size = np.flatnonzero(sizes == size)
         for part in chunks(len(same_size), max(CACHED_CELLS // (size * rows[0].size), 1)):
             groups = same_size[part]
-            step = np.arange(size)
-            is_row = step < lengths[groups, None]
-            members = starts[groups, None] + np.where(is_row, step, 0)
-            weights = np.where(is_row, count[members], 0.0)
-            residuals = np.moveaxis(np.asarray(rows[members] - mean[groups, None]), 1, -2)
-            weighted = weights.reshape(len(groups), *(1,) * (residuals.ndim - 3), size, 1) * residuals
-            yield groups, np.swapaxes(weighted, -1, -2) @ residuals
-
-
-def _add_at(totals: Float[Array, " S *event"], places: Int[Array, " s"], terms: Float[Array, " s *event"]) -> None:
-    """`np.add.at` along the first axis, in rounds of different places: faster for terms that are matrices."""
-    order = np.argsort(places, kind="stable")
-    firsts = np.flatnonzero(np.diff(places[order], prepend=-1))
-    round_of_term = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
-    for number in range(round_of_term.max(initial=-1) + 1):
-        members = order[round_of_term == number]
-        totals[places[members]] += terms[members]
+            is_row = np.arange(size) < lengths[groups, None]
+            members = starts[groups, None] + np.where(is_row, np.arange(size), 0)
+            padded = np.where(is_row.reshape(*is_row.shape, *(1,) * (rows.ndim - 1)), rows[members], 0.0)
+            columns = np.moveaxis(padded, 1, -2)
+            yield groups, np.swapaxes(columns, -1, -2) @ columns

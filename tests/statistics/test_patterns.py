@@ -156,12 +156,22 @@ def test_padded_groups_weigh_nothing(rng):
     close(compiled(at, empty.padded()), np.zeros(CLASSES))
 
 
-def test_groups_of_one_row_have_no_scatter(rng):
+def scatter_of(summary):
+    """The scatter matrix of each group."""
+    matrices = np.zeros((summary.num_groups, *summary.mean.shape[1:], summary.mean.shape[-1]))
+    np.add.at(matrices, summary.spread_groups, summary.spread[..., :, None] * summary.spread[..., None, :])
+    return matrices
+
+
+def test_groups_have_few_rows_for_their_scatter(rng):
     rows, observed, codes, _ = data(rng)
     summary = PatternMoments.from_rows(rows, codes, CLASSES, None, observed)
     keys, numbers = np.unique(np.concatenate([codes[:, None], observed], 1), axis=0, return_counts=True)
     assert summary.num_groups == len(keys)
-    assert len(summary.scatter) == (numbers > 1).sum() == len(summary.scatter_groups)
+    assert len(summary.spread) == np.minimum(numbers - 1, COLUMNS).sum() == len(summary.spread_groups)
+    for scatter, mask, k in zip(scatter_of(summary), summary.observed, summary.classes, strict=True):
+        members = np.where(mask, rows, 0.0)[(observed == mask).all(1) & (codes == k)]
+        close(scatter, np.cov(members.T, ddof=0) * len(members), atol=1e-12)
     sums = np.stack([summary.classes, (~summary.observed).sum(1)])
     assert (np.diff(sums[0] * 100 + sums[1]) >= 0).all()
 
@@ -251,16 +261,4 @@ def test_patterns_of_many_chunks_are_sorted_few_times(rng, monkeypatch):
     close(total.class_weights, np.bincount(codes))
     for name in ("observed", "classes", "count", "mean"):
         close(getattr(total.summaries["x"], name), getattr(at_once, name), atol=1e-12)
-    scatters = np.zeros((2, at_once.num_groups, 11, 11))  # of all groups, those of one row among them
-    for scatter, moments in zip(scatters, (total.summaries["x"], at_once), strict=True):
-        scatter[moments.scatter_groups] = moments.scatter
-    close(*scatters, atol=1e-12)
-
-
-def test_terms_are_added_at_places_that_may_repeat_and_need_not_begin_at_zero():
-    terms = np.random.default_rng(0).normal(size=(6, 2, 3))
-    for places in ([1, 3, 1, 3, 3, 4], [4, 0, 0, 2, 4, 0]):
-        totals, expected = np.ones((5, 2, 3)), np.ones((5, 2, 3))
-        patterns._add_at(totals, np.array(places), terms)
-        np.add.at(expected, places, terms)
-        np.testing.assert_allclose(totals, expected)
+    close(scatter_of(total.summaries["x"]), scatter_of(at_once), atol=1e-12)
