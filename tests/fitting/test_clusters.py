@@ -4,6 +4,8 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import uuid
 import warnings
 
@@ -190,6 +192,40 @@ def test_a_worker_that_is_lost_changes_nothing(dask):
     address = next(iter(client.scheduler_info()["workers"]))
     client.retire_workers([address], close_workers=True)
     np.testing.assert_allclose(bg.fit(COUNTED, source, "species", method=bg.Exact()).log_evidence, expected, rtol=1e-12)
+
+
+CONNECTED = """
+import sys
+import pandas as pd
+from pyspark.sql import SparkSession
+import bayesgen as bg
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+frame, rows = pd.read_parquet(sys.argv[1]), spark.read.parquet(sys.argv[1]).repartition(5)
+model = bg.NaiveBayes({"legs": bg.GammaPoisson()})
+for model, label in ((model, "species"), (bg.NaiveBayesRegression(), "legs")):
+    columns = ["a", "legs", "species"] if label == "species" else ["legs", "w"]
+    expected = bg.fit(model, frame[columns], label, method=bg.Exact())
+    fit = bg.fit(model, rows.select(columns), label, method=bg.Exact())
+    assert abs(fit.log_evidence / expected.log_evidence - 1) < 1e-12, (fit.log_evidence, expected.log_evidence)
+    print(fit.attributes["statistics"]["by"])
+    answers = bg.predict(fit, rows, rule=bg.BMA(), keep=["w"] if label == "species" else [])
+    print(len(answers.toPandas()))
+spark.stop()
+"""
+
+
+def test_spark_connect_is_spark(tmp_path):
+    """In a process of its own: Spark has classic sessions or those of Connect in one."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is none")
+    for module in ("pyspark", "grpc", "grpc_status"):
+        pytest.importorskip(module, reason="Spark Connect is of pyspark[connect]")
+    FRAME.to_parquet(path := tmp_path / "rows.parquet", index=False)
+    command = [sys.executable, "-c", CONNECTED, str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.split() == ["engine", f"{N}", "workers", f"{N}"]
 
 
 def test_answers_stay_on_the_cluster(cluster):
