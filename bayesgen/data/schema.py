@@ -98,7 +98,7 @@ class Schema:
         if not isinstance(self.unknown, str) or self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         for name, values in (("mean", self.mean), ("variance", self.variance)):
-            if values is not None and (not hasattr(values, "ndim") or values.ndim == 0):
+            if values is not None and (getattr(values, "ndim", 0) not in (1, 2) or not values.shape[-1]):
                 raise DataError(f"Schema: {name} is made by fits, an array with a number a column, got {values!r}.")
         if not isinstance(self.response, ResponseColumn | None):
             raise DataError(f"Schema: response is made by fits, Schema.response of another fit, got {self.response!r}.")

@@ -1,5 +1,6 @@
 """Answers of predictions: of classes, of a continuous label, and densities of rows."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from bayesgen.errors import PredictionError, as_numbers, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
 from bayesgen.runtime import all_in_threads, as_key, chunks, generator
+from bayesgen.statistics import MOST_MAGNITUDE
 from bayesgen.typing import Bool, Float, Seed, Shaped, Values
 
 from .scorers import ClassScorer, ContinuousScorer
@@ -383,15 +385,18 @@ class ContinuousPrediction(Described):
 
 def _as_numbers(y: ArrayLike) -> Float[np.ndarray, "..."]:
     """Values of y as numbers; NaN is kept."""
-    try:
+    numbers = None
+    with contextlib.suppress(TypeError, ValueError, OverflowError):  # of objects that are not numbers
         values = as_array(y, "y")
         if values.dtype.kind in "iuf" or (values.dtype.kind == "O" and not _has_text(values)):
-            return values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):  # objects that are not numbers
-        pass
-    raise PredictionError(
-        f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."
-    )
+            numbers = values.astype(np.float64)
+    if numbers is None:
+        raise PredictionError(
+            f"y must be a number, one for each row, or (m, n) for m values of each row; got {shortened(repr(y))}."
+        )
+    if (np.isfinite(numbers) & (np.abs(numbers) > MOST_MAGNITUDE)).any():
+        raise PredictionError(f"y has numbers beyond {MOST_MAGNITUDE:g}, whose squares overflow. Rescale y.")
+    return numbers
 
 
 def _has_text(values: Shaped[np.ndarray, "..."]) -> bool:

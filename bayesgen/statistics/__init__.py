@@ -66,6 +66,7 @@ from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_
 from .patterns import PatternMoments
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
 from .summaries import (
+    MOST_MAGNITUDE,
     Classes,
     Moments,
     Sample,
@@ -89,6 +90,7 @@ __all__ = [
     "INVERSE_GAMMA",
     "LINEAR_NORMAL",
     "LOG_2PI",
+    "MOST_MAGNITUDE",
     "MULTINOMIAL",
     "NORMAL",
     "POISSON",
