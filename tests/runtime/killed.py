@@ -100,7 +100,10 @@ def command(folder: Path, number: int, *arguments: str) -> None:
 
     def run() -> None:
         try:
-            app.app([*arguments, "--out", str(folder / "out")], prog_name="bayesgen")
+            app.app(
+                [*arguments, "--out", str(folder / ("out.nc" if arguments[0] == "fit" else "out"))],
+                prog_name="bayesgen",
+            )
         except SystemExit as end:
             assert end.code == 0, end.code
 
