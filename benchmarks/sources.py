@@ -37,7 +37,7 @@ def measures(quick):
     for name, source in itertools.product(MODELS, SOURCES):
         yield functools.partial(_beside_native, name, source, num_rows, repeats)
     for width in (10, 24, 50):
-        yield functools.partial(_queries_or_chunks, width, num_rows // 5, repeats)
+        yield functools.partial(_queries_or_chunks, width, num_rows // 20, repeats)
     for source in SOURCES:
         for rows in (num_rows // 10, num_rows):
             yield functools.partial(_memory, source, rows)

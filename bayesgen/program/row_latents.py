@@ -1,6 +1,7 @@
 """`WithRowLatents`: the log density of a program's latents and of the continuous latents of its training rows."""
 
 import dataclasses
+import functools
 import hashlib
 import math
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
+from bayesgen.runtime import CACHED_CELLS, LIGHT_OPTIMISATION, OwnedJit, as_key, over_chunks, padded_size
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
@@ -163,7 +164,7 @@ def _constrained(density: WithRowLatents, latents: Arrays, free: Arrays) -> dict
     return {n: site.from_site(sites[n]["value"]) for n, site in program.structure.continuous_local}
 
 
-@OwnedJit
+@functools.partial(OwnedJit, compiler_options=LIGHT_OPTIMISATION)
 def _draws(
     density: WithRowLatents, latents: Arrays, keys: Array
 ) -> tuple[dict[str, Float[Array, "draws n ..."]], Float[Array, " draws"]]:
