@@ -108,6 +108,7 @@ class ColumnsOfResponse(BlockModel):
 
     def read_rows(self, schema: Schema, table: Table) -> Rows:
         """The response, NaN in new rows, and the columns."""
+        refuse_sparse(NaiveBayesRegression.__name__, table)
         assert schema.response is not None
         cells, mask = schema.encode_cells(table, schema.columns or ())
         observed: dict[str, Bool[Array, "n ..."]] = {} if mask is None else {COLUMNS: mask}

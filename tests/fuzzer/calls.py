@@ -334,10 +334,9 @@ def _command(rng: np.random.Generator) -> Call:
         ["simulate", str(folder / "fit.nc"), "3"],
     ]
     words = list(chosen(rng, lines))
+    others = [*filter(str.isprintable, TEXTS[:-1]), "-1", "1e9", "--help", "--seed", "nan", "iris", str(folder)]
     for _ in range(rng.integers(0, 3)):
-        words[rng.integers(len(words))] = str(
-            chosen(rng, [*TEXTS[:-1], "-1", "1e9", "--help", "--seed", "nan", "iris", str(folder)])
-        )
+        words[rng.integers(len(words))] = chosen(rng, others)
     return Call("bayesgen", run_command, {"words": words})
 
 
