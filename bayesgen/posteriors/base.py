@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -223,6 +223,10 @@ class ProcessPosterior(Posterior):
         """The densities of rows by blocks at a point, or with the parameters integrated out. Traceable."""
         assert self.conjugate is not None
         return self.conjugate.densities_at(self.mode) if at == "mode" else self._densities_at_mean
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Densities are made again: they hold functions, which are not pickled."""
+        return {name: value for name, value in vars(self).items() if name != "_densities_at_mean"}
 
     @functools.cached_property
     def _densities_at_mean(self) -> Densities:

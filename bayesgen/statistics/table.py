@@ -186,7 +186,8 @@ class MultinomialDensity(ExponentialFamilyDensity):
         return np.asfortranarray(np.vstack([self.natural[0], np.ones(self.natural[0].shape[1:])]))
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        if observed is not None or not hasattr(values, "tocsr") or namespace(*self.natural) is jnp:
+        has_base = self.family.log_base is not None
+        if observed is not None or not hasattr(values, "tocsr") or not has_base or namespace(*self.natural) is jnp:
             return super().log_prob(values, observed)
         rows = values.tocsr()
         table = log_linear(rows, self._log_probs_and_ones)

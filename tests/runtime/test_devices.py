@@ -102,7 +102,6 @@ TWO_DEVICES = """
             seen.extend({d.id for leaf in jax.tree.leaves(result) for d in leaf.devices()})
             assert all(leaf.dtype != np.float32 for leaf in jax.tree.leaves(result))
             return result
-        call.lower = function.lower
         return call
 
     joint._reduce._levels = [(most, watched(compiled)) for most, compiled in joint._reduce._levels]
