@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -371,7 +371,7 @@ def checked_pairs(pairs: Any) -> list[Pair]:
     Raises:
         DataError: no pair, what is no pair, or a pair that is given twice.
     """
-    listed = list(pairs) if isinstance(pairs, Sequence | Iterator) and not isinstance(pairs, str) else [pairs]
+    listed = list(pairs) if isinstance(pairs, Collection | Iterator) and not isinstance(pairs, str) else [pairs]
     example = "Write pairs=[(MAP(), PlugIn()), (Exact(), BMA())]: a list of tuples, each a method and a rule."
     for pair in listed:
         is_pair = isinstance(pair, tuple | list) and len(pair) == 2

@@ -295,7 +295,7 @@ class ByNumPy(Interpreter[ArrayOrNumber]):
 class _Inlining(Interpreter[Any]):
     """Traces a function again, but for what constants alone make; derivatives that functions state themselves stay."""
 
-    calls = (*JITTED, "custom_vjp_call", "remat", "checkpoint")
+    calls = (*JITTED, "remat", "checkpoint")
 
     def constant(self, value: Any, variable: Variable) -> Any:
         return value if isinstance(value, jax.core.Tracer) else _as(value, variable)

@@ -31,6 +31,8 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
 from .patterns import PART_CELLS, Part, parts_of, patterns_of
 
+NEAR = 1e3  # deviations between classes, beyond which differences of whitened rows lose four digits and more
+
 
 @dataclasses.dataclass(frozen=True)
 class Conditioned:
@@ -240,8 +242,10 @@ class Ellipsoids:
     def _complete_squares(self, rows: Real[np.ndarray, "n m D"]) -> Float[np.ndarray, "n K m"]:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
         (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
-        is_shared = bool((inverse == inverse[:1]).all())  # then rows are whitened once for all classes
-        centers = (inverse @ (loc - loc[:1])[..., None])[..., 0] if is_shared else loc
+        distances = (loc - loc[:1])[..., None]
+        is_near = (np.abs(inverse) @ np.abs(distances) <= NEAR).all()  # else differences lose digits
+        is_shared = bool((inverse == inverse[:1]).all() and is_near)  # then rows are whitened once for all classes
+        centers = (inverse @ distances)[..., 0] if is_shared else loc
         for part in chunks(len(rows), max(CACHED_CELLS // max(4 * self.loc[0].size, 1), 256)):
             columns = np.moveaxis(rows[part], 0, -1).copy()
             residuals, whitened = np.empty((2, *columns.shape[1:]))

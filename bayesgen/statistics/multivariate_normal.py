@@ -72,13 +72,14 @@ def _completed_part(
 
     In place of a log base, the moments hold the log-likelihood but for distances and the determinant of the class.
     """
-    weights, (num_missing, num_patterns) = rows.weights[part.rows], part.missing.shape
-    total, is_mean = weights.sum(), weights > 0
+    is_mean, (num_missing, num_patterns) = rows.is_mean[part.rows], part.missing.shape
+    weights = rows.weights[part.rows] * is_mean
+    total = weights.sum()
     residuals = np.ascontiguousarray(rows.rows[part.rows].T) - loc[:, None] * is_mean
     completed = condition(precision, residuals[None], part)
     shift = residuals @ weights / (total or 1.0)
     residuals -= shift[:, None] * is_mean
-    scatter = residuals * np.where(is_mean, weights, 1.0) @ residuals.T
+    scatter = residuals * rows.weights[part.rows] @ residuals.T
     pattern_weights = np.bincount(np.arange(num_patterns)[part.pattern], weights, num_patterns)
     conditional = _sum_of_inverses(completed.factor[0], pattern_weights, part.missing, len(loc))
     log_terms = -pattern_weights @ completed.half_log_det[0] - 0.5 * LOG_2PI * total * (len(loc) - num_missing)

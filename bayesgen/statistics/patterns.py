@@ -83,8 +83,9 @@ class PatternMoments(Summary):
             groups, pattern_of_row = np.unique(group_of_row[members], return_inverse=True)
             class_parts = parts_of(np.asarray(self.observed)[groups], pattern_of_row)
             parts += [(k, dataclasses.replace(part, rows=members[part.rows])) for part in class_parts]
-        weights = np.append(self.count, np.zeros(len(self.spread)))
-        return PatternRows(np.concatenate([self.mean, self.spread]), weights, parts)
+        weights = np.append(self.count, np.ones(len(self.spread)))
+        is_mean = np.arange(len(group_of_row)) < self.num_groups
+        return PatternRows(np.concatenate([self.mean, self.spread]), weights, is_mean, parts)
 
     __getstate__ = state_of_fields
 
@@ -229,12 +230,14 @@ class PatternRows:
 
     Attributes:
         rows: zero where cells are missing.
-        weights: of the means; zero for the others.
+        weights: of the means, which may be zero; one for the others.
+        is_mean: which rows are means.
         parts: the class and the rows of each part.
     """
 
     rows: Float[np.ndarray, "N D"]
     weights: Float[np.ndarray, " N"]
+    is_mean: Bool[np.ndarray, " N"]
     parts: list[tuple[int, Part]]
 
 
@@ -325,11 +328,18 @@ def _fewest(
 
 
 def _roots(scatter: Float[np.ndarray, " G *event D"]) -> Float[np.ndarray, " R *event"]:
-    """For each matrix as many rows as columns, whose products add up to it."""
-    deviations = np.sqrt(np.diagonal(scatter, axis1=-2, axis2=-1))
+    """For each matrix as many rows as columns, whose products add up to it; zero where a column does not vary.
+
+    Matrices that are not finite give rows that are not: `check_magnitudes` refuses their columns by name.
+    """
+    deviations = np.sqrt(np.diagonal(scatter, axis1=-2, axis2=-1))[..., None, :]
     units = np.where(deviations > 0, deviations, 1.0)
-    squares, vectors = np.linalg.eigh(scatter / (units[..., :, None] * units[..., None, :]))
-    rows = np.sqrt(np.maximum(squares, 0.0))[..., :, None] * np.swapaxes(vectors, -1, -2) * units[..., None, :]
+    with np.errstate(over="ignore", invalid="ignore"):
+        correlations = scatter / np.swapaxes(units, -1, -2) / units
+        is_finite = np.isfinite(correlations).all((-2, -1), keepdims=True)
+        squares, vectors = np.linalg.eigh(np.where(is_finite, correlations, 0.0))
+        rows = np.sqrt(np.maximum(squares, 0.0))[..., :, None] * np.swapaxes(vectors, -1, -2) * deviations
+    rows = np.where(is_finite, rows, deviations)
     return np.moveaxis(rows, -2, 1).reshape(-1, *scatter.shape[1:-1])
 
 

@@ -179,3 +179,42 @@ def test_rows_without_labels_that_do_not_count_do_not_hide_what_has_no_estimate(
     y = ["a", "a", "a", "a", "b", "b", "b", None]
     with pytest.raises(bg.FitError, match=r"no row of class 'a' has both column 'x0' and column 'x1'"):
         bg.fit(bg.GaussianDiscriminant("full"), X, y, method=bg.MLE(unlabelled_weight=0.0))
+
+
+ROWS = np.random.default_rng(3).normal(size=(60, 3))
+LABELS = np.arange(60) % 2
+
+
+@pytest.mark.filterwarnings("ignore:Some columns")
+def test_a_constant_column_stays_one_beside_a_missing_cell():
+    X = ROWS.copy()
+    X[:, 1], X[7, 2] = 3.0, np.nan
+    with pytest.warns(bg.ConstantColumnWarning, match="x1"):
+        fit = bg.fit(bg.GaussianDiscriminant(), X, LABELS, method=bg.MAP())
+    assert fit.schema.variance[1] == 0.0
+    assert (fit.parameters["real_covariance"][:, 1, 1] > 1e-3).all()
+
+
+def test_a_column_that_is_constant_in_a_class_has_no_maximum_beside_missing_cells():
+    X = ROWS.copy()
+    X[LABELS == 0, 1], X[::3, 2] = 5.0, np.nan
+    with pytest.raises(bg.FitError, match="the variance is zero at class 0, column 'x1'"):
+        bg.fit(bg.GaussianDiscriminant(), X, LABELS, method=bg.MLE())
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid:RuntimeWarning")
+def test_squares_that_overflow_beside_missing_cells_are_refused_by_their_column():
+    X = ROWS * [1.0, 1e160, 1.0]
+    X[:5, 2] = np.nan
+    with pytest.raises(bg.DataError, match="Column 'x1' has values of about"):
+        bg.fit(bg.GaussianDiscriminant(), X, LABELS, method=bg.MAP())
+
+
+@pytest.mark.parametrize("distance", [1e3, 1e12])
+def test_classes_far_from_each_other_keep_the_digits_of_rows(distance):
+    X = ROWS + distance * (LABELS == 0)[:, None]
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, LABELS, method=bg.MLE())
+    mean, covariance = fit.parameters["real_mean"][1], fit.parameters["real_covariance"]
+    expected = multivariate_normal.logpdf(X[LABELS == 1], mean, np.reshape(covariance, (3, 3))) + np.log(0.5)
+    found = bg.predict(fit, X[LABELS == 1], rule=bg.PlugIn()).log_marginal
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)

@@ -172,3 +172,10 @@ def test_functions_that_are_traced_again_keep_derivatives_of_their_own():
 
     traced = Traced.of(lambda x: 3 * halved(x), 8.0)
     assert traced.inline(8.0) == 3 and jax.grad(traced.inline)(8.0) == 21
+
+    @jax.custom_vjp
+    def doubled(x):
+        return 2 * x
+
+    doubled.defvjp(lambda x: (2 * x, None), lambda _, slope: (7 * slope,))
+    assert jax.grad(Traced.of(doubled, 8.0).inline)(8.0) == 7

@@ -150,6 +150,7 @@ def test_padded_groups_weigh_nothing(rng):
         padded = summary.padded()
         assert padded.num_groups == 32 >= summary.num_groups > 24
         close(compiled(at, padded), expected_moments(summary, loc, factor)[1], rtol=1e-11)
+        close(expected_moments(padded, loc, factor)[1], expected_moments(summary, loc, factor)[1], rtol=1e-12)
         found.append(jax.tree.map(np.shape, padded))
     assert found[0] == found[1]
     empty = NORMAL.summarize(rows[:0], codes[:0], CLASSES, None, observed[:0])
