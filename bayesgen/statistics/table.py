@@ -182,7 +182,7 @@ class MultinomialDensity(ExponentialFamilyDensity):
     """Densities of rows of counts. Of sparse rows one product gives the totals too."""
 
     @functools.cached_property
-    def _log_probs_and_ones(self) -> Float[np.ndarray, "K+1 m"]:
+    def _log_probs_and_ones(self) -> Float[np.ndarray, " rows m"]:
         return np.asfortranarray(np.vstack([self.natural[0], np.ones(self.natural[0].shape[1:])]))
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
