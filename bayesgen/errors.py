@@ -7,7 +7,7 @@ import numbers
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -97,11 +97,6 @@ def as_list(name: str, value: object, of: str, error: type[BayesgenError]) -> li
     except (TypeError, ValueError):
         pass
     raise error(f"{name} must be a list of {of}, got {type(value).__name__}.")
-
-
-def is_choice(value: object, choices: Collection[str]) -> bool:
-    """Whether a value is one of some texts; of arrays and frames one cannot ask whether they are equal to a text."""
-    return isinstance(value, str) and value in choices
 
 
 def check_text(name: str, value: object, error: type[BayesgenError]) -> None:

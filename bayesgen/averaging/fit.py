@@ -10,7 +10,7 @@ import scipy.special
 
 from bayesgen.data import Rows, RowsLike, Table, category_array, read_table, warn_of_unknown
 from bayesgen.describe import Description, amount, counted, stated
-from bayesgen.errors import DataError, FitError, PredictionError, is_choice
+from bayesgen.errors import DataError, FitError, PredictionError
 from bayesgen.fitting import Fit, Summaries
 from bayesgen.labels import AnyLabel
 from bayesgen.posteriors import At, ParameterArrays, Posterior
@@ -157,7 +157,7 @@ class AverageFit(Fit[AnyLabel]):
                 "An average of fits with a continuous label has no table of log-joints. Ask for "
                 "predict(fit, X, rule=BMA()), its log_density(y) and log_marginal, or ask one member, fit.members[i]."
             )
-        if not is_choice(at, ("predictive", "draws")):
+        if not isinstance(at, str) or at not in ("predictive", "draws"):
             return self.best.log_joint(X, at, rows)
         self.posterior.require(at)
         table = X if isinstance(X, Table) else read_table(X)

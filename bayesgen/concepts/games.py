@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bayesgen.errors import ModelError, check_integer, is_choice
+from bayesgen.errors import ModelError, check_integer
 from bayesgen.typing import Array, Float
 
 from .prior import Hyperparameter, Number
@@ -42,7 +42,7 @@ def number_game(
     >>> print(fit.parameters["rule_weight"].round(3))
     0.667
     """
-    if not is_choice(which, GAMES):
+    if not isinstance(which, str) or which not in GAMES:
         raise ModelError(f"The number games are {list(GAMES)}, got {which!r}.")
     return GAMES[which](rule_weight, scale)
 

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 
 from bayesgen.data import Rows
 from bayesgen.describe import Described, Description, amount, stated
-from bayesgen.errors import BayesgenWarning, DataError, FitError, ModelError, PredictionError, is_choice, warn
+from bayesgen.errors import BayesgenWarning, DataError, FitError, ModelError, PredictionError, warn
 from bayesgen.fitting import Method, Trained, datatree, fit, sampler_statistics
 from bayesgen.posteriors import At, ParameterArrays, Posterior
 from bayesgen.prediction import BMA, PlugIn, Rule, answer
@@ -76,7 +76,7 @@ class ConceptLearner(Model["ConceptFit"]):
         return hash((self.space, self.sampling))
 
     def __post_init__(self) -> None:
-        if not is_choice(self.sampling, SAMPLING):
+        if not isinstance(self.sampling, str) or self.sampling not in SAMPLING:
             raise ModelError(f"sampling must be one of {list(SAMPLING)}, got {self.sampling!r}.")
         if not isinstance(self.space, HypothesisSpace):
             raise ModelError(f"space must be a HypothesisSpace, such as number_game() gives, got {self.space!r}.")

@@ -182,7 +182,7 @@ def as_integers(array: np.ndarray) -> np.ndarray:
     return np.asarray([None if np.isnan(value) else int(value) for value in array.tolist()], object)
 
 
-MOST_WEIGHT = 1e100
+MOST_WEIGHT = 1e100  # so that sums of weighted squares stay finite
 
 
 def as_weights(sample_weight: Values | None, num_rows: int, name: str = "sample_weight") -> np.ndarray | None:

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, check_flag, is_choice
+from bayesgen.errors import DataError, check_flag
 from bayesgen.typing import Bool, Category, Int, Num, Shaped
 
 from .categories import UNKNOWN, distinct_values, whole_codes
@@ -56,7 +56,7 @@ class SequenceOf(Kind):
     end: bool = False
 
     def __post_init__(self) -> None:
-        if not is_choice(self.steps, KINDS_OF_STEPS):
+        if not isinstance(self.steps, str) or self.steps not in KINDS_OF_STEPS:
             raise DataError(f"SequenceOf: steps must be one of {quote_some(KINDS_OF_STEPS)}, got {self.steps!r}.")
         check_flag("SequenceOf: end", self.end, DataError)
         if self.end and not self.of_symbols:

@@ -20,7 +20,6 @@ from bayesgen.errors import (
     ModelError,
     check_integer,
     check_object,
-    is_choice,
     without_warnings,
 )
 from bayesgen.fitting import DataSets, Fit, Method, Summaries, fit_many, with_moments
@@ -379,7 +378,11 @@ def _world(
     simulator: Simulator, model: Any, around: str, simulate: Any, num_worlds: int, key: PRNGKeyArray
 ) -> tuple[GenerativeProgram, SimulatedLatents | None, Summaries | None]:
     """The program that makes data, the processes if they are known, and the data learned besides."""
-    if not is_choice(around, ("prior", "posterior")) or (around == "posterior" and simulate is not None):
+    if (
+        not isinstance(around, str)
+        or around not in ("prior", "posterior")
+        or (around == "posterior" and simulate is not None)
+    ):
         raise DataError("around is 'prior', or 'posterior' without simulate=.")
     if simulate is not None:
         world = simulate.program if isinstance(simulate, Fit) else simulate

@@ -254,20 +254,16 @@ def check_positive(family: str, **values: Stated) -> None:
     for name, value in values.items():
         if value is None or isinstance(value, dist.Distribution | jax.core.Tracer):
             continue
-        if isinstance(value, int | float):
-            is_good = 0 < value < np.inf
-        else:
-            array = as_numbers(f"{family}: the hyperparameter {name}", value)
-            is_good = bool((np.isfinite(array) & (array > 0)).all())
-        if not is_good:
+        array = as_number(value, f"{family}: the hyperparameter {name}")
+        if not (np.isfinite(array) & (array > 0)).all():
             raise ModelError(f"{family}: the hyperparameter {name} must be positive and finite, got {value!r}.")
 
 
-def as_number(value: Any) -> Any:
+def as_number(value: Any, name: str = "A hyperparameter") -> Any:
     """A hyperparameter as a float64 array; None, distributions and tracers pass."""
     if value is None or isinstance(value, dist.Distribution | jax.Array):
         return value
-    return np.asarray(value, np.float64) if isinstance(value, float) else as_numbers("A hyperparameter", value)
+    return np.asarray(value, np.float64) if isinstance(value, float) else as_numbers(name, value)
 
 
 def shown(value: object) -> str:

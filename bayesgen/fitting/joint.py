@@ -13,7 +13,7 @@ import numpy as np
 
 from bayesgen.data import Schema
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, ModelError, is_choice
+from bayesgen.errors import DataError, ModelError
 from bayesgen.posteriors import Point
 from bayesgen.program import (
     PRIOR_STARTS,
@@ -54,7 +54,7 @@ class JointMethod(Method, abc.ABC):
         name = type(self).__name__
         if self.num_starts is not None:
             self.check_counts(num_starts=self.num_starts)
-        if not is_choice(self.assignment, ASSIGNMENTS):
+        if not isinstance(self.assignment, str) or self.assignment not in ASSIGNMENTS:
             raise ModelError(f"{name}: assignment must be one of {list(ASSIGNMENTS)}, got {self.assignment!r}.")
         weight = self.unlabelled_weight
         if not isinstance(weight, numbers.Real) or isinstance(weight, bool) or not 0 <= weight < np.inf:

@@ -19,7 +19,6 @@ from bayesgen.errors import (
     PredictionError,
     check_object,
     each_warning_once,
-    is_choice,
     warn,
     warnings_told_to,
 )
@@ -308,7 +307,7 @@ def fit_many(
     (100, 2, 2)
     """
     check_object("method", method, Method, DataError)
-    if not is_choice(keep, ("draws", "summary")):
+    if not isinstance(keep, str) or keep not in ("draws", "summary"):
         raise DataError(f"keep must be 'draws' or 'summary', got {keep!r}.")
     check_seed(seed)
     with requested(device):

@@ -36,7 +36,7 @@ from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Data, Values
 
 from .queried import statistics_by_query
-from .requests import ALL_ZERO, Part, Request, ValueCounts, changed_values, observed
+from .requests import NO_ROWS, Part, Request, ValueCounts, changed_values, observed
 from .summaries import Summaries, as_summaries, check_model, inferred_schema, summarize_tables
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _first_pass(model: Recipe, request: Request, declared: Schema) -> tuple[Sche
         )
     counts = request.value_counts([*names, *labels])
     if counts is None or not all(sum(numbers.values()) for numbers in counts.values()):
-        raise DataError(ALL_ZERO)
+        raise DataError(NO_ROWS)
     categories = {name: categories_among(observed(counts[name]), name) for name in names}
     for name in labels:
         stated, values = getattr(source.dtypes[name], "categories", None), observed(counts[name])
@@ -254,7 +254,7 @@ def _of_rows(request: Request, model: ConcreteModel, schema: Schema, counts: Val
         reduce = functools.partial(reduced_rows, model, schema, request.label, request.weight, counts)
         part, by = request.reduced(request.names, reduce, merged_parts)
     if part is None or not (part.num_rows or part.error):
-        raise DataError(ALL_ZERO)
+        raise DataError(NO_ROWS)
     if part.needs_rows:
         request.source.refuse_rows(part.error, request.columns)
     if part.statistics is None:

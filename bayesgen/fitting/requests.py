@@ -21,7 +21,7 @@ from bayesgen.typing import Category
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ALL_ZERO = "X has no rows, or none with a positive weight."
+NO_ROWS = "X has no rows, or none with a positive weight."
 TALLIES = ("queries", "passes", "bytes")
 AnyFrame = TypeVar("AnyFrame", nw.LazyFrame, nw.DataFrame)
 Reduce: TypeAlias = "Callable[[Iterable[pa.Table]], Any]"
@@ -100,7 +100,7 @@ class Request:
             first = next(chunks, None)
             self.opened.append(itertools.chain([first], chunks))
         if first is None:
-            raise DataError(ALL_ZERO)
+            raise DataError(NO_ROWS)
         return first
 
     def reduced(self, names: Sequence[str], reduce: Reduce, merge: Callable[[Sequence[Any]], Any]) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayesgen.data import BINARY, check_distinct, probability_names, quoted_name
 from bayesgen.describe import quote_some
-from bayesgen.errors import DataError, PredictionError, as_list, check_text, is_choice
+from bayesgen.errors import DataError, PredictionError, as_list, check_text
 from bayesgen.posteriors import ProcessPosterior
 from bayesgen.runtime import public
 from bayesgen.typing import Category
@@ -104,7 +104,7 @@ def to_sql(
     )
     for text in (*parts, *beside):
         check_text("A name in to_sql", text, DataError)
-    if not is_choice(dialect, DIALECTS) or not is_choice(at, ("mean", "mode")):
+    if not isinstance(dialect, str) or dialect not in DIALECTS or not isinstance(at, str) or at not in ("mean", "mode"):
         raise PredictionError(
             f"to_sql takes at='mean' or 'mode', got {at!r}, and a dialect out of {quote_some(DIALECTS)}, got "
             f"{dialect!r}. Others are made of it by sqlglot.transpile(query, read='duckdb', write=...)."

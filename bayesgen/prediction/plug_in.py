@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from bayesgen.data import Rows, RowsLike
-from bayesgen.errors import PredictionError, is_choice
+from bayesgen.errors import PredictionError
 from bayesgen.fitting import Fit, HiddenStates
 from bayesgen.posteriors import At
 from bayesgen.typing import Int
@@ -31,7 +31,7 @@ class PlugIn(Rule):
     at: Literal["mean", "mode"] = "mean"
 
     def __post_init__(self) -> None:
-        if not is_choice(self.at, ("mean", "mode")):
+        if not isinstance(self.at, str) or self.at not in ("mean", "mode"):
             raise PredictionError(f"PlugIn(at=...) takes 'mean' or 'mode', got {self.at!r}.")
 
     @property

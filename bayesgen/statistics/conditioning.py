@@ -31,7 +31,7 @@ from bayesgen.typing import Array, Bool, Float, Int, Real
 from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
 from .patterns import PART_CELLS, Part, parts_of, patterns_of
 
-NEAR = 1e3  # deviations between classes, beyond which differences of whitened rows lose four digits and more
+MOST_APART = 1e3  # deviations between classes, beyond which differences of whitened rows lose four digits and more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Ellipsoids:
         """Squared distances of complete rows, columns of a chunk in long vectors."""
         (loc, inverse), squares = map(np.asarray, (self.loc, self.inverse)), np.empty((*self.loc.shape[:2], len(rows)))
         distances = (loc - loc[:1])[..., None]
-        is_near = (np.abs(inverse) @ np.abs(distances) <= NEAR).all()  # else differences lose digits
+        is_near = (np.abs(inverse) @ np.abs(distances) <= MOST_APART).all()  # else differences lose digits
         is_shared = bool((inverse == inverse[:1]).all() and is_near)  # then rows are whitened once for all classes
         centers = (inverse @ distances)[..., 0] if is_shared else loc
         for part in chunks(len(rows), max(CACHED_CELLS // max(4 * self.loc[0].size, 1), 256)):
