@@ -41,18 +41,11 @@ from .hidden_states import (
 )
 from .integrated import IntegratedDensity
 from .joint import (
-    ALL_DRAWS,
-    Reduction,
-    finite_reference,
-    log_joint_draws,
     log_priors,
     log_probs_by_site,
     program_table,
-    ratio_of_batches,
-    reduce_draws,
     row_statistics,
     scores_of,
-    scores_of_draws,
 )
 from .messages import (
     Message,
@@ -75,6 +68,16 @@ from .messages import (
 )
 from .missing import check_missing
 from .model import ConcreteModel, Model, Recipe, Response, SummedBlock, WrappedModel
+from .pytrees import cached_by_structure, register_program
+from .reductions import (
+    ALL_DRAWS,
+    Reduction,
+    finite_reference,
+    log_joint_draws,
+    ratio_of_batches,
+    reduce_draws,
+    scores_of_draws,
+)
 from .row_latents import WithRowLatents, repeated_rows, row_digests
 from .rows import AnyProgram, check_numbers, covariate_cells, read_covariates, read_rows, simulated, with_covariates
 from .structure import (
@@ -87,8 +90,6 @@ from .structure import (
     Site,
     Structure,
     TimeSteps,
-    cached_by_structure,
-    register_program,
 )
 from .tables import BetaForm, DirichletForm, PowerForm, TableForm, Tables, WishartForm
 from .tracing import sites_of

@@ -17,8 +17,9 @@ from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
 from .evaluation import evaluate_classes
-from .joint import log_joint_of, program_latents, ratio_of_batches
+from .joint import log_joint_of, program_latents
 from .marginal import joint_table
+from .reductions import ratio_of_batches
 from .structure import Arrays, Program
 
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from bayesgen.log_density import DerivedDensity
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, over_chunks, padded_size
+from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, mostly_in_threads, over_chunks, padded_size
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import ProgramDensity
 from .elimination import Elimination, by_name
 from .evaluation import unconstrain
-from .joint import mostly_in_threads
 from .random_numbers import FromKey
 from .structure import Arrays
 

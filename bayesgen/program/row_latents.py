@@ -15,13 +15,20 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, LIGHT_OPTIMISATION, OwnedJit, as_key, over_chunks, padded_size
+from bayesgen.runtime import (
+    CACHED_CELLS,
+    LIGHT_OPTIMISATION,
+    OwnedJit,
+    as_key,
+    mostly_in_threads,
+    over_chunks,
+    padded_size,
+)
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import LogPriorKind, ProgramDensity, StatisticsTerm
 from .evaluation import evaluate
-from .joint import mostly_in_threads
 from .marginal import row_draws
 from .structure import Arrays, Program
 

@@ -4,20 +4,17 @@ import abc
 import dataclasses
 import functools
 import math
-import weakref
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.transforms import Transform
 
 from bayesgen.data import Covariate, Rows
-from bayesgen.records import fill
 from bayesgen.runtime import Traced, in_float64
 from bayesgen.statistics import Likelihood
-from bayesgen.typing import Array, Float, Int, Result, Shaped
+from bayesgen.typing import Array, Float, Int, Shaped
 
 from .fingerprint import FunctionContent
 from .finite import FiniteSite, joint_values
@@ -444,64 +441,3 @@ def _converted(values: Arrays, table: Mapping[str, list[tuple[str, Transform]]])
                     Traced.of(functools.partial(transform), np.asarray(value))(np.asarray(value))
                 )
     return converted
-
-
-# --- programs as JAX pytrees, and what is cached by their structure ------------------------------------------------
-
-
-def register_program(program_type: type) -> None:
-    """Let JAX take programs of this type as arguments.
-
-    The leaves are those of a `PytreeFunction`. All else is static: the content of any other function, by a weak
-    reference, so that JAX's caches do not keep it alive; structure and plan; and of the labels only their number, so
-    that data with other labels compile nothing.
-    """
-
-    def flatten(program: Any) -> tuple[tuple[Any, ...], Any]:
-        dynamic = isinstance(program.function, PytreeFunction)
-        static = None if dynamic else weakref.ref(program.content)
-        codes = tuple(range(len(program.classes)))
-        kind = program.label, codes, program.response_site, program.in_prediction
-        fixed = (static, kind, program.structure, program.plan)
-        return ((program.function,) if dynamic else ()), fixed
-
-    def unflatten(fixed: Any, children: Any) -> Any:
-        static, (label, codes, response_site, in_prediction), structure, plan = fixed
-        content = static() if static else None
-        function = content.function if content else children[0]
-        program: Any = fill(object.__new__(program_type), function=function, label=label, classes=codes)
-        fill(program, response_site=response_site, in_prediction=in_prediction, local=tuple(dict(structure.local)))
-        return fill(program, structure=structure, plan=plan, content=content)
-
-    jax.tree_util.register_pytree_node(program_type, flatten, unflatten)
-
-
-@dataclasses.dataclass(frozen=True)
-class StaticStructure:
-    """All of a program but the values of its hyperparameters."""
-
-    tree: jax.tree_util.PyTreeDef
-    shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
-    label: str | None
-    num_classes: int
-    program: Any = dataclasses.field(compare=False)
-
-
-def cached_by_structure(program: Any, find: Callable[[Any], Result]) -> Result:
-    """`find(program)`, cached for all programs of one function's content, or that differ by hyperparameters alone."""
-    content = program.content
-    if content is not None:
-        kind = program.label, program.num_classes, program.response_site, program.local, program.in_prediction
-        key = find, kind, program.known_covariates
-        if content.fingerprint is None or key not in content.cache:
-            content.cache[key] = find(program)
-            content.check_stable(program.function)
-        return content.cache[key]
-    leaves, tree = jax.tree.flatten(program.function)
-    shapes = tuple((np.shape(leaf), np.result_type(leaf)) for leaf in leaves)
-    return _cached_by_structure(StaticStructure(tree, shapes, program.label, program.num_classes, program), find)
-
-
-@functools.lru_cache(maxsize=256)
-def _cached_by_structure(form: StaticStructure, find: Callable[[Any], Any]) -> Any:
-    return find(form.program)

@@ -45,6 +45,7 @@ from .threads import (
     all_in_threads,
     in_threads,
     interruptibly,
+    mostly_in_threads,
     num_cores,
 )
 from .units import in_units
@@ -94,6 +95,7 @@ __all__ = [
     "inner_jaxprs",
     "interruptibly",
     "least_rows",
+    "mostly_in_threads",
     "needed_equations",
     "num_cores",
     "over_chunks",

@@ -123,6 +123,13 @@ def all_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
     return list(in_threads(function, parts))
 
 
+def mostly_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """The results for all parts. First and last part may compile, and so run the program, in this thread."""
+    *earlier, last = parts
+    first, end = list(map(function, earlier[:1])), [function(last)]
+    return [*first, *in_threads(function, earlier[1:]), *end]
+
+
 class _Shared:
     """A context of the whole process: the first user enters it, and the last one ends it."""
 

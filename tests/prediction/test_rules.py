@@ -18,7 +18,7 @@ from bayesgen.posteriors import Draws
 from bayesgen.prediction import ClassPrediction
 from bayesgen.prediction.answers import normalize
 from bayesgen.prediction.averages import pareto_k
-from bayesgen.program import joint, reduce_draws
+from bayesgen.program import joint, reduce_draws, reductions
 from prediction.draws import drawn
 
 close = np.testing.assert_allclose
@@ -203,9 +203,10 @@ def test_rows_and_draws_in_chunks_are_the_whole(chains, monkeypatch):
     rows = CASE.data[0]
     rules = {"bma": bg.BMA(), "conditional": bg.ConditionalAverage(), "plug-in": bg.PlugIn()}
     whole = {name: bg.predict(chains, rows, rule=rule) for name, rule in rules.items()}
-    monkeypatch.setattr(joint, "BUDGET_BYTES", 1.0)
-    monkeypatch.setattr(joint, "CACHE_BYTES", 1.0)
-    monkeypatch.setattr(joint, "TABLE_CHUNK_ROWS", 64)
+    monkeypatch.setattr(reductions, "BUDGET_BYTES", 1.0)
+    monkeypatch.setattr(reductions, "CACHE_BYTES", 1.0)
+    for module in (joint, reductions):
+        monkeypatch.setattr(module, "TABLE_CHUNK_ROWS", 64)
     for name, rule in rules.items():
         part = bg.predict(chains, rows, rule=rule)
         for field in ("log_probabilities", "log_marginal", "standard_error", "expected_entropy"):
@@ -222,10 +223,10 @@ def test_all_that_an_answer_tells_is_of_the_same_batches_of_draws(exact):
     latents = {name: np.repeat(value[:, :1], 67, axis=1) for name, value in fit.posterior.latents.items()}
     still = dataclasses.replace(fit, posterior=dataclasses.replace(fit.posterior, latents=latents))
     rows = take(CASE.new, slice(3))
-    spread = joint.Reduction(_spread, _largest, "float64")
+    spread = reductions.Reduction(_spread, _largest, "float64")
     assert still.reduce_draws(rows, spread)[0].max() == 0 < fit.reduce_draws(rows, spread)[0].min()
 
-    answer, (tables, used) = bg.predict(fit, rows, rule=bg.BMA(0)), fit.reduce_draws(rows, joint.ALL_DRAWS)
+    answer, (tables, used) = bg.predict(fit, rows, rule=bg.BMA(0)), fit.reduce_draws(rows, reductions.ALL_DRAWS)
     logs = np.moveaxis(tables["log_joint"], 1, 0)
     whole = fit.log_joint(rows, at="draws")
     close(logs, whole.reshape(3, 67, 3, 2)[:, 1:].reshape(198, 3, 2), rtol=1e-9)
@@ -251,7 +252,7 @@ def _largest(batches):
 
 def test_a_table_of_any_number_of_draws_is_made_in_few_batches(exact, monkeypatch):
     fit, made = drawn(exact, 1, 997), []
-    monkeypatch.setattr(joint, "reduce_draws", lambda *args: made.append(args[1]) or reduce_draws(*args))
+    monkeypatch.setattr(reductions, "reduce_draws", lambda *args: made.append(args[1]) or reduce_draws(*args))
     rows = take(CASE.new, slice(2))
     table = fit.log_joint(rows, at="draws")
     assert next(iter(made[0].values())).shape[:2] == (10, 100) and table.shape == (997, 2, 2)

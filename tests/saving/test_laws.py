@@ -24,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTran
 import bayesgen as bg
 from bayesgen.program.fingerprint import as_text, function_fingerprint
 from bayesgen.records import _same
-from bayesgen.saving.files import Encoder, decoded
+from bayesgen.saving.nodes import Encoder, decoded
 from tests.generative.written import hierarchical
 from tests.models.cases import CASES, OPEN
 from tests.models.response_cases import CASES as RESPONSES
