@@ -101,8 +101,16 @@ def test_nuts_of_a_program_of_ones_own_is_calibrated():
     program = bg.GenerativeProgram(lines, classes=["x", "y"])
     with pytest.warns(bg.ConvergenceWarning, match="more of 15: NUTS"):
         result = bg.calibrate(program, method=SHORT, n=9, simulations=15, mask=mask)
-    assert result.passed and set(result.ranks) >= {"p", "slope", "joint log-likelihood"}
+    assert result.passed and set(result.ranks) >= {"p", "slope", "class probability of a held-out row"}
     assert (result.num_draws < 99).any() and (result.num_draws > 5).all()
+
+
+def test_parameters_of_models_without_classes_are_ranked_in_a_world_that_is_stated():
+    model = bg.GenerativeClassifier([("a", PRIOR, ["a"])], class_prior=None)
+    fit = bg.fit(model, {"a": [1.0, 2.0, 5.0]}, method=bg.Exact())
+    result = bg.calibrate(fit, method=bg.Exact(), n=5, simulations=20, simulate=fit.program)
+    assert set(result.ranks) == {"a_mean[0]", "a_variance[0]", "joint log-likelihood", "log density of a held-out row"}
+    assert result.passed
 
 
 def test_estimates_without_draws_and_priors_from_data_are_refused():

@@ -261,7 +261,7 @@ def test_other_rows_are_refused():
     fit = bg.fit(bg.NaiveBayes(), X, y, method=bg.Exact())
     with pytest.raises(bg.DataError, match="not the rows"):
         bg.leave_one_out(fit, [[1.0], [2.0], [7.0], [9.5]], y)
-    with pytest.raises(bg.DataError, match="y is missing"):
+    with pytest.raises(bg.DataError, match="y is missing: rows are scored by"):
         bg.leave_one_out(fit, X)
     with pytest.raises(bg.DataError, match="whole number for each of the 4 rows"):
         bg.leave_one_out(fit, X, y, folds=[0, 1])

@@ -120,6 +120,8 @@ def test_a_study_says_at_which_sizes_an_answer_is_better():
         by = re.escape(with_error(line.difference, line.standard_error))
         clause = next(part for part in result.verdict.split("; ") if re.search(rf"with {size}\b", part))
         assert WORDS[sign].split("{}")[0] in clause and re.search(rf"with {size}\b[^)]*{by}", clause)
+    earlier = result.table[result.table["rule"] == "BMA"].assign(rule="Other")  # the first in the table is compared
+    assert "(Exact + Other" in dataclasses.replace(result, table=pd.concat([earlier, result.table])).verdict
 
 
 def test_sizes_of_one_verdict_stand_together():

@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.integrate
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 
 import bayesgen as bg
 from bayesgen.data import read_table
 from bayesgen.program import program_table
+from tests.prediction.draws import drawn
 
 from .cases import take
 from .response_cases import CASES, ROWS
@@ -138,11 +141,26 @@ def test_averages_over_draws_of_an_exact_fit_come_near_its_predictive(name):
     case = CASES[name]
     new, y = case.new
     exact = bg.predict(case.exact, new, rule=bg.BMA())
-    drawn = bg.predict(case.exact, new, rule=bg.ConditionalAverage(num_draws=3000, seed=2))
-    close((drawn.mean - exact.mean) / exact.std, 0.0, atol=0.1)
-    close(drawn.std / exact.std, 1.0, atol=0.08)
-    close(drawn.log_density(y), exact.log_density(y), atol=0.12)
-    assert (drawn.standard_error < 0.1 * exact.std).all() and (drawn.standard_error > 0).all()
+    average = bg.predict(case.exact, new, rule=bg.ConditionalAverage(num_draws=3000, seed=2))
+    close((average.mean - exact.mean) / exact.std, 0.0, atol=0.1)
+    close(average.std / exact.std, 1.0, atol=0.08)
+    close(average.log_density(y), exact.log_density(y), atol=0.12)
+    assert (average.standard_error < 0.1 * exact.std).all() and (average.standard_error > 0).all()
+
+
+def test_draws_weigh_by_what_they_say_of_the_columns():
+    case, (new, y) = CASES["joint"], CASES["joint"].new
+    fit = drawn(case.exact, 2, 50)
+    means, covariances = (fit.parameters[f"joint_{name}"] for name in ("mean", "covariance"))
+    processes = list(zip(means.reshape(100, 4), covariances.reshape(100, 4, 4), strict=True))
+    answer, points = bg.predict(fit, new, rule=bg.BMA()), np.stack([*new.values(), y], axis=1)
+    joints, marginals = (
+        [multivariate_normal(m[:size], c[:size, :size]).logpdf(points[:, :size]) for m, c in processes]
+        for size in (4, 3)
+    )
+    log_marginal = logsumexp(marginals, axis=0) - np.log(100)
+    close(answer.log_marginal, log_marginal, rtol=1e-8)
+    close(answer.log_density(y), logsumexp(joints, axis=0) - np.log(100) - log_marginal, rtol=1e-8)
 
 
 @every_case

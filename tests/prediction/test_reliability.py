@@ -55,6 +55,8 @@ def test_of_few_draws_that_are_uneven_nothing_is_known():
 
 def test_even_weights_have_no_tail_to_fit():
     assert (pareto_k(np.random.default_rng(1).normal(0, 0.1, (500, 3, 2))) == 0).all()
+    k, is_robust = tail_indices(tables, np.zeros((3, 2)), np.full((3, 2), 490.0), 500)
+    assert (k == 0).all() and is_robust.all()
 
 
 def test_a_class_that_has_no_share_in_the_answer_does_not_matter():

@@ -119,6 +119,8 @@ def test_an_average_without_entropies_is_the_same_in_single_precision(chains):
     assert quick.expected_entropy is None
     assert quick.mutual_information is None
     assert whole.mutual_information is not None
+    some = bg.predict(chains, CASE.new, rule=bg.BMA(entropy_draws=1))  # of draws, all are taken or none
+    close(some.mutual_information, whole.mutual_information, rtol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::bayesgen.ConvergenceWarning")

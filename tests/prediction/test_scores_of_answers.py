@@ -1,10 +1,13 @@
 """Answers score themselves as `compare` scores them, pair labels by index, and count confusions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bayesgen as bg
+from bayesgen.prediction.scorers import ClassScorer
 
 INDEX = pd.Index(list("pqrstu"), name="animal")
 X = pd.DataFrame({"height": [1.0, 2.0, 3.0, 7.0, 8.0, 9.0], "fur": list("aaabbc")}, INDEX)
@@ -48,6 +51,15 @@ def test_confusions_are_counted_with_impossible_rows_in_a_column_of_their_own():
     counts = broken.confusion(["x", "x", "x"])
     assert counts.columns.tolist() == ["x", "y", None] and counts.to_numpy().tolist() == [[1, 1, 1], [0, 0, 0]]
     assert broken.score(["x", "x", "x"])["impossible"] == 1
+
+
+def test_rows_whose_probabilities_are_furthest_apart_come_first():
+    scorer = ClassScorer.of(np.array(["no", "yes"]), ["no", "yes"], ["no"] * 4, 4)
+    tables = [np.log([[1 - p, p] for p in answer]) for answer in ([0.6, 0.9, 0.9, 0.8], [0.4, 0.1, 0.45, 0.7])]
+    heading, order = scorer.disagreement(
+        "model", [scorer.row_frame(SimpleNamespace(log_probabilities=t)) for t in tables]
+    )
+    assert order.tolist() == [1, 2, 0] and heading == "model: rows where the answers differ, 3 of 4"
 
 
 def test_labels_are_paired_by_index():

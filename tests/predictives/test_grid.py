@@ -7,7 +7,7 @@ import scipy.integrate
 import scipy.stats
 from numpyro.distributions import constraints
 
-from bayesgen.prediction.responses import as_normal
+from bayesgen.prediction.responses import as_normal, as_student, parabolas
 from bayesgen.predictives import GridPredictive, Line, NormalPredictive
 from bayesgen.predictives.supports import GAUSS, KRONROD, NODES, antiderivatives, interpolants
 
@@ -163,3 +163,29 @@ def test_parabolas_are_known_for_what_they_are():
     assert as_normal(lambda places, values: values**2, 1, REAL) is None
     positive = Line(dist.biject_to(constraints.positive), 0.0, 1.0)
     assert as_normal(log_joint, 5, positive) is None
+
+
+def test_parabolas_far_from_zero_are_known_within_the_rounding_of_the_response():
+    """At 10^9 standard deviations from zero the response has seven digits left beside them."""
+    loc, scale = np.array([1e9, -2e4]), np.array([1.7, 1e-5])
+    normal, log_integral = parabolas(
+        lambda places, values: scipy.stats.norm.logpdf(values, loc[places], scale[places]), loc + 0.3 * scale, scale
+    )
+    close((normal.loc - loc) / scale, 0.0, atol=1e-5)
+    close(normal.scale, scale, rtol=1e-5)
+    close(log_integral, 0.0, atol=1e-5)
+
+
+def test_student_ts_are_known_for_what_they_are():
+    df = np.array([4.0, 1.5, 5.0, 4.5, 30.0])
+
+    def log_joint(places, values):
+        return scipy.stats.t.logpdf(values, df[places], LOC[places], SCALE[places]) + 70 * places
+
+    student, log_normalizer = as_student(log_joint, LOC + 0.4 * SCALE, 1.3 * SCALE)
+    close(student.df, df, rtol=1e-6)
+    close(student.loc, LOC, rtol=1e-7, atol=1e-7)
+    close(student.scale, SCALE, rtol=1e-6)
+    close(log_normalizer, 70 * np.arange(5), atol=1e-6)
+    normal = scipy.stats.norm(0.0, 1.0)
+    assert as_student(lambda places, values: normal.logpdf(values), np.zeros(1), np.ones(1)) is None

@@ -341,6 +341,9 @@ def test_moments_by_pattern_give_the_likelihood_of_what_is_observed(soft, rng):
     expected = np.einsum("nk,n,nkc->kc", responsibilities, weights, marginals(parameters, rows, observed))
     found = jax.jit(likelihood.log_likelihood)(parameters, summary)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+    of_class = {name: value[2] for name, value in parameters.items()}
+    found = likelihood.log_likelihood(of_class, summary.select_class(2))
+    np.testing.assert_allclose(found, expected[2], rtol=1e-10, atol=1e-9)
     groups = [np.flatnonzero(of_row) for of_row in responsibilities * weights[:, None]]
     keys = {(k, *observed[row].ravel()) for row, of_row in enumerate(groups) for k in of_row if observed[row].any()}
     assert summary.num_groups == len(keys)

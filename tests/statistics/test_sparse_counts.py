@@ -80,8 +80,9 @@ def test_sums_of_log_factorials(case):
     np.testing.assert_allclose(sum_log_factorials(values), cells.sum(1), rtol=1e-12, atol=1e-12)
 
 
-def test_concentrations_whose_products_overflow():
-    values, starts = random_counts(), np.full((NUM_CLASSES, 30), 1e30)
+@pytest.mark.parametrize("start", [1e30, 1e200])
+def test_concentrations_whose_products_overflow(start):
+    values, starts = random_counts(), np.full((NUM_CLASSES, 30), start)
     sums = sum_log_rising_of_cells(values, starts, np.log(starts), by_factorials=True)
     np.testing.assert_allclose(sums, plain_far(values, starts), rtol=1e-12)
 
