@@ -11,6 +11,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 
 from bayesgen.data import Rows
@@ -22,7 +23,7 @@ from bayesgen.typing import Array, Float, Int
 
 from .elimination import EMPTY, by_name
 from .enumeration import Enumeration, WeightedValues
-from .evaluation import Evaluation, evaluate, evaluate_classes, unconstrain
+from .evaluation import Evaluation, base_of, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .marginal import class_table
 from .structure import Arrays, Program
@@ -224,12 +225,16 @@ class ProgramDensity(LogDensity):
         """The log density at one of a few vectors, for which nothing is compiled. Inside float64."""
         return float(_log_density.by_numpy(self, vector))
 
-    def at_sites(self, latents: Arrays, unconstrained: Sequence[str] = ()) -> Float[Array, ""]:
-        """The log density at values of the sites, some of them unconstrained. Traceable.
+    def at_sites(
+        self, latents: Arrays, unconstrained: Sequence[str] = (), without_priors: Sequence[str] = ()
+    ) -> Float[Array, ""]:
+        """The log density at values of the sites, some of them unconstrained, without the priors of some. Traceable.
 
         Log-Jacobians are of the unconstrained values alone.
         """
-        return _log_density_at_sites(self, latents, unconstrained=tuple(unconstrained))
+        return _log_density_at_sites(
+            self, latents, unconstrained=tuple(unconstrained), without_priors=tuple(without_priors)
+        )
 
     @property
     def enumeration(self) -> Enumeration:
@@ -303,6 +308,28 @@ class ProgramDensity(LogDensity):
         return self.program.owner
 
 
+@dataclasses.dataclass(frozen=True)
+class DensityAtSites:
+    """The log density of a program at values of its sites, and the priors that are a part of it.
+
+    Attributes:
+        density: the log density.
+        unconstrained: latents that are given by unconstrained values.
+    """
+
+    density: ProgramDensity
+    unconstrained: tuple[str, ...] = ()
+
+    def __call__(self, values: Arrays, without_priors: Sequence[str] = ()) -> Float[Array, ""]:
+        return self.density.at_sites(values, self.unconstrained, without_priors)
+
+    def priors(self, values: Arrays) -> dict[str, dist.Distribution]:
+        """Latent -> its prior given others, of those whose prior counts as it is."""
+        sites = _evaluated_at_sites(self.density, values, self.unconstrained).latent_sites
+        counts = self.density.prior is not LogPriorKind.NONE
+        return {n: base_of(message["fn"]) for n, message in sites.items() if counts and message["scale"] is None}
+
+
 def _first_not_finite(density: ProgramDensity, vector: Float[Array, " D"], rows: Rows) -> str:
     """The first site and row whose log probability, or its slope by a latent, is not finite; empty if there is none."""
     weights = np.asarray(rows.frequencies)
@@ -350,18 +377,24 @@ def _log_density(density: ProgramDensity, vector: Float[Array, " D"]) -> Float[A
     return density.enumeration.conditional(lambda values: density.at_sites(values, names), free).log_integral
 
 
-@functools.partial(OwnedJit, static_argnames="unconstrained")
+def _evaluated_at_sites(density: ProgramDensity, latents: Arrays, unconstrained: Sequence[str]) -> Evaluation:
+    covariates = density.terms[0].covariates if density.terms else {}
+    return evaluate_classes(density.program, latents, covariates, unconstrained=unconstrained)
+
+
+@functools.partial(OwnedJit, static_argnames=("unconstrained", "without_priors"))
 def _log_density_at_sites(
-    density: ProgramDensity, latents: Arrays, *, unconstrained: Sequence[str]
+    density: ProgramDensity, latents: Arrays, *, unconstrained: Sequence[str], without_priors: Sequence[str]
 ) -> Float[Array, ""]:
-    program, covariates = density.program, density.terms[0].covariates if density.terms else {}
-    evaluation = evaluate_classes(program, latents, covariates, unconstrained=unconstrained)
+    program, evaluation = density.program, _evaluated_at_sites(density, latents, unconstrained)
     total = sum((term.log_prob(program, evaluation) for term in density.terms), start=jnp.zeros(()))
+    log_priors = [log_prior for name, log_prior in evaluation.log_priors.items() if name not in without_priors]
+    log_prior = sum(log_priors, start=jnp.zeros(()))
     if density.prior is LogPriorKind.SITES:
-        return total + evaluation.log_prior + evaluation.log_jacobian
+        return total + log_prior + evaluation.log_jacobian
     if density.prior is LogPriorKind.PARAMETERS:
         free = {name: evaluation.latents[name] for name in unconstrained}
-        log_prior = evaluation.log_prior - program.log_coordinate_jacobian(free)
+        log_prior -= program.log_coordinate_jacobian(free)
         # nearer to a pole the prior of a program of one's own is unbounded, and its likelihood, computed from values,
         # constant
         return total + jnp.where(evaluation.at_pole, -jnp.inf, log_prior)
@@ -408,9 +441,8 @@ def log_density_of_sites(
     program: Program, latents: Arrays, statistics: SufficientStatistics | None = None
 ) -> Float[Array, ""]:
     """Log joint density of constrained latents and of data, if any, in the coordinates of the program's sites."""
-    data = None if statistics is None else StatisticsTerm(statistics)
-    evaluation = evaluate_classes(program, latents, {} if data is None else data.covariates)
-    return evaluation.log_prior + (0.0 if data is None else data.log_prob(program, evaluation))
+    terms = () if statistics is None else (StatisticsTerm(statistics),)
+    return ProgramDensity(program, terms, LogPriorKind.SITES).at_sites(latents)
 
 
 @functools.partial(OwnedJit, compiler_options=FAST_TO_COMPILE)

@@ -222,10 +222,16 @@ _WITH_POLES: dict[type[dist.Distribution], type[_WithPoles]] = {
 
 def _with_poles(distribution: dist.Distribution) -> _WithPoles | None:
     """A distribution with possible poles, in a coordinate that resolves them; None for others."""
+    base = base_of(distribution)
+    coordinates: Any = _WITH_POLES.get(type(base))
+    return None if coordinates is None else coordinates(base)
+
+
+def base_of(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution that one is an array of."""
     while isinstance(distribution, Independent | ExpandedDistribution):
         distribution = distribution.base_dist
-    coordinates: Any = _WITH_POLES.get(type(distribution))
-    return None if coordinates is None else coordinates(distribution)
+    return distribution
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bayesgen.records import copied, record, static
 from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, mostly_in_threads, over_chunks, padded_size
 from bayesgen.typing import Array, Float, Int, Seed
 
-from .density import ProgramDensity
+from .density import DensityAtSites, ProgramDensity
 from .elimination import Elimination, by_name
 from .evaluation import unconstrain
 from .random_numbers import FromKey
@@ -102,7 +102,7 @@ class IntegratedDensity(DerivedDensity):
 @OwnedJit
 def _log_integral(density: IntegratedDensity, vector: Float[Array, " D"]) -> Float[Array, ""]:
     free = by_name(density.latents, vector)
-    return density.elimination.log_integral(lambda values: density.density.at_sites(values, tuple(free)), free)
+    return density.elimination.log_integral(DensityAtSites(density.density, tuple(free)), free)
 
 
 @OwnedJit
@@ -124,7 +124,7 @@ def _draws(
 
     def draw(left: Arrays, key: Array) -> tuple[dict[str, Array], Float[Array, ""]]:
         typed_key = jax.random.wrap_key_data(jnp.asarray(key))
-        values = {**left, **density.elimination.sample(density.density.at_sites, left, FromKey(typed_key))}
+        values = {**left, **density.elimination.sample(DensityAtSites(density.density), left, FromKey(typed_key))}
         free = unconstrain(program, values)
         vector = jnp.concatenate([jnp.ravel(free[name]) for name in program.continuous_latents])
         at_values = copied(density.density, given={site.name: values[site.name] for site in program.structure.finite})

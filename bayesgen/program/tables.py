@@ -3,24 +3,29 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Collection
-from typing import TypeAlias
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as special
 import numpy as np
+import numpyro.distributions as dist
 import scipy.stats
 from jax.scipy.linalg import solve_triangular
 
-from bayesgen.records import record, static
+from bayesgen.records import copied, record, static
+from bayesgen.statistics import log_rising
 from bayesgen.typing import Array, Float
 
+from .density import DensityAtSites
 from .elimination import Conditional, LogDensityOfValues, Stage, Values
 from .random_numbers import RandomNumbers
 from .structure import Arrays
 
 FAR = 1e30  # a point so far out, or so near zero, that one of two terms of a slope has all its digits
+LOG_PI = math.log(math.pi)
+SMALL_PROB = 2.0**-40  # such a probability; a whole power, which leaves one less it without rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,17 +51,35 @@ class Tables(Stage):
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
         points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.forms}
+        priors, log_rest = self._priors(log_density, others)
 
         def at_coordinates(coordinates: Values) -> Float[Array, ""]:
             values = {name: form.value(coordinates[name]) for name, _, form in self.forms}
             jacobian = sum(form.log_jacobian(values[name]) for name, _, form in self.forms)
-            return log_density({**others, **values}) + jacobian
+            return log_rest({**others, **values}) + jacobian
 
         slopes = jax.vmap(jax.grad(at_coordinates))(points)
-        tables = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.forms}
-        center = {name: table.center() for name, table in tables.items()}
-        log_integral = log_density({**others, **center}) - sum(t.log_prob(center[name]) for name, t in tables.items())
-        return IndependentTables(tables, log_integral)
+        factors = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.forms}
+        tables = factors | {name: prior.updated(factors[name]) for name, prior in priors.items()}
+        # wherever the center is, the integral is the same
+        center = jax.lax.stop_gradient({name: table.center() for name, table in tables.items()})
+        log_integrals = (
+            priors[name].log_evidence(factor, center[name]) if name in priors else -factor.log_prob(center[name])
+            for name, factor in factors.items()
+        )
+        return IndependentTables(tables, log_rest({**others, **center}) + sum(log_integrals))
+
+    def _priors(self, log_density: LogDensityOfValues, others: Arrays) -> tuple[dict[str, Any], LogDensityOfValues]:
+        """The priors whose parameters are known, and the log density without them."""
+        if not isinstance(log_density, DensityAtSites):
+            return {}, log_density
+        at = log_density.priors(
+            {**others, **{name: form.value(form.points(shape)[0]) for name, shape, form in self.forms}}
+        )
+        priors = {
+            n: _PRIORS[type(at[n]), form](at[n]) for n, _, form in self.forms if (type(at.get(n)), form) in _PRIORS
+        }
+        return priors, lambda values: log_density(values, tuple(priors))
 
 
 @record
@@ -130,7 +153,11 @@ class TableForm(abc.ABC):
 
 
 class Table(abc.ABC):
-    """The distribution of a latent with independent entries; methods are those of `Conditional`."""
+    """The distribution of a latent with independent entries; methods are those of `Conditional`.
+
+    Tables of priors have two more, by which large parameters keep their digits: `updated` with a factor, a table of the
+    same form, and `log_evidence`, the log of the mean of this factor scaled to 1 at a value.
+    """
 
     @abc.abstractmethod
     def log_prob(self, value: Array) -> Float[Array, ""]: ...
@@ -173,8 +200,8 @@ class PowerForm(TableForm):
         return jnp.full(shape, small), jnp.full(shape, 1 / small)
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "PowerTable":
-        exponent = first[0] * first[1]
-        return PowerTable(exponent, -second[1] * second[0] ** (1 - self.power) / self.power, self.power)
+        shape = (first[0] * first[1] + 1) / self.power
+        return PowerTable(shape, -second[1] * second[0] ** (1 - self.power) / self.power, self.power)
 
 
 @record
@@ -182,22 +209,29 @@ class PowerTable(Table):
     """Entries whose power has a gamma distribution.
 
     Attributes:
-        exponent, rate: a and b of theta^a exp(-b theta^power).
+        shape, rate: the parameters of the gamma distribution of the powers.
         power: 1 for a gamma distribution, -1 for an inverse gamma one.
     """
 
-    exponent: Float[Array, "*shape"]
+    shape: Float[Array, "*shape"]
     rate: Float[Array, "*shape"]
     power: int = static()
 
     @property
-    def shape(self) -> Float[Array, "*shape"]:
-        """The shape parameter of the gamma distribution of the powers."""
-        return (self.exponent + 1) / self.power
+    def exponent(self) -> Float[Array, "*shape"]:
+        """The exponent a of the density theta^a exp(-rate theta^power)."""
+        return self.power * self.shape - 1
+
+    def updated(self, factor: "PowerTable") -> "PowerTable":
+        return copied(self, shape=self.shape + (factor.shape - 1 / self.power), rate=self.rate + factor.rate)
+
+    def log_evidence(self, factor: "PowerTable", value: Array) -> Float[Array, ""]:
+        added, power, rate = factor.shape - 1 / self.power, value**self.power, self.rate + factor.rate
+        log_ratio = _log_rising(self.shape, added) - self.shape * jnp.log1p(factor.rate / self.rate)
+        return (log_ratio - added * jnp.log(rate * power) + factor.rate * power).sum()
 
     def log_prob(self, value: Array) -> Float[Array, ""]:
-        log_gamma = _log_gamma(self.shape)
-        constant = math.log(abs(self.power)) + self.shape * jnp.log(self.rate) - log_gamma
+        constant = math.log(abs(self.power)) + self.shape * jnp.log(self.rate) - _log_gamma(self.shape)
         return (constant + self.exponent * jnp.log(value) - self.rate * value**self.power).sum()
 
     def sample(self, random: RandomNumbers) -> Array:
@@ -236,12 +270,12 @@ class BetaForm(TableForm):
     family = "beta"
 
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        return jnp.full(shape, 0.25), jnp.full(shape, 0.75)
+        return jnp.full(shape, SMALL_PROB), jnp.full(shape, 1 - SMALL_PROB)
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
         """Slopes are a / theta - b / (1 - theta)."""
-        exponents = [(3 * first[1] - second[1]) * 3 / 32, (first[1] - 3 * second[1]) * 3 / 32]
-        return DirichletTable(jnp.stack(exponents, -1) + 1, True)
+        left, right, odds = SMALL_PROB * first[1], -SMALL_PROB * second[1], SMALL_PROB / (1 - SMALL_PROB)
+        return DirichletTable(jnp.stack([left + odds * right, right + odds * left], -1) / (1 - odds**2) + 1, True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,20 +285,19 @@ class DirichletForm(TableForm):
     family = "Dirichlet"
 
     def points(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        odd = 1.0 + jnp.arange(shape[-1]) % 2
-        return jnp.ones(shape), jnp.broadcast_to(odd, shape)
+        first, second = (jnp.where(jnp.arange(shape[-1]) == index, 1.0, SMALL_PROB) for index in (0, 1))
+        return jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)
 
     def value(self, coordinates: Array) -> Array:
         return coordinates / coordinates.sum(-1, keepdims=True)
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
         """Slopes are exponent / coordinate - (sum of exponents) / (sum of coordinates)."""
-        (_, slope), (point, moved) = first, second
-        size = point.shape[-1]
-        by_total = 1 / (size * point) - 1 / point.sum(-1, keepdims=True)
-        squares = (by_total**2).sum(-1, keepdims=True)
-        total = (by_total * (moved - slope / point)).sum(-1, keepdims=True) / jnp.where(squares > 0, squares, 1.0)
-        return DirichletTable(slope + total / size + 1, False)
+        size = first[0].shape[-1]
+        # each where its own probability is nearly zero
+        near = jnp.where(jnp.arange(size) == 0, second[0] * second[1], first[0] * first[1])
+        prob = SMALL_PROB / (1 + (size - 1) * SMALL_PROB)
+        return DirichletTable(near + prob / (1 - size * prob) * near.sum(-1, keepdims=True) + 1, False)
 
 
 @record
@@ -279,9 +312,16 @@ class DirichletTable(Table):
     concentration: Float[Array, "*shape k"]
     is_binary: bool = static()
 
+    def updated(self, factor: "DirichletTable") -> "DirichletTable":
+        return copied(self, concentration=self.concentration + (factor.concentration - 1))
+
+    def log_evidence(self, factor: "DirichletTable", value: Array) -> Float[Array, ""]:
+        counts, concentration = factor.concentration - 1, self.concentration
+        log_rising = _log_rising(concentration, counts) - special.xlogy(counts, factor._probs(value))
+        return (log_rising.sum(-1) - _log_rising(concentration.sum(-1), counts.sum(-1))).sum()
+
     def log_prob(self, value: Array) -> Float[Array, ""]:
-        probs = jnp.stack([value, 1 - value], -1) if self.is_binary else value
-        concentration = self.concentration
+        probs, concentration = self._probs(value), self.concentration
         constant = _log_gamma(concentration.sum(-1)) - _log_gamma(concentration).sum(-1)
         return (constant + special.xlogy(concentration - 1, probs).sum(-1)).sum()
 
@@ -312,8 +352,21 @@ class DirichletTable(Table):
             scipy.stats.beta.ppf(prob, concentration, concentration.sum(-1, keepdims=True) - concentration)
         )
 
+    def _probs(self, value: Array) -> Array:
+        return jnp.stack([value, 1 - value], -1) if self.is_binary else value
+
     def _shown(self, probs: Array) -> Array:
         return probs[..., 0] if self.is_binary else probs
+
+
+_PRIORS: dict[tuple[type[dist.Distribution], TableForm], Callable[[Any], Any]] = {
+    (dist.Gamma, PowerForm(1)): lambda prior: PowerTable(prior.concentration, prior.rate, 1),
+    (dist.InverseGamma, PowerForm(-1)): lambda prior: PowerTable(prior.concentration, prior.rate, -1),
+    (dist.Beta, BetaForm()): lambda prior: DirichletTable(
+        jnp.stack(jnp.broadcast_arrays(prior.concentration1, prior.concentration0), -1), True
+    ),
+    (dist.Dirichlet, DirichletForm()): lambda prior: DirichletTable(prior.concentration, False),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -385,9 +438,10 @@ class WishartTable(Table):
     def log_prob(self, value: Array) -> Float[Array, ""]:
         precision, half = self.form.precision(value), 0.5 * self.df
         log_scale, log_precision = map(_log_determinant, (self.scale, precision))
-        log_gamma: Array = _log_gamma(half[..., None] - 0.5 * jnp.arange(self.size)).sum(-1)
-        log_gamma = log_gamma + 0.25 * self.size * (self.size - 1) * math.log(math.pi)
-        constant = half * (log_scale - self.size * math.log(2)) - log_gamma
+        log_gamma = _log_gamma(half[..., None] - 0.5 * jnp.arange(self.size)).sum(-1)
+        constant = (
+            half * (log_scale - self.size * math.log(2)) - log_gamma - 0.25 * self.size * (self.size - 1) * LOG_PI
+        )
         trace = jnp.einsum("...ij,...ji->...", self.scale, precision)
         by_precision = constant + (half - 0.5 * (self.size + 1)) * log_precision - 0.5 * trace
         return by_precision.sum() - self.form.log_jacobian(value)
@@ -454,3 +508,10 @@ def _log_determinant(matrix: Float[Array, "*shape D D"]) -> Float[Array, "*shape
 def _log_gamma(shape: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """The logarithm of the gamma function; NaN where the integral that it is does not exist."""
     return jnp.where(shape > 0, special.gammaln(shape), jnp.nan)
+
+
+def _log_rising(start: Float[Array, "*shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log gamma(start + step) - log gamma(start) of steps of either sign; NaN as `_log_gamma`."""
+    least, size = jnp.minimum(start, start + step), jnp.where(step < 0, -step, step)
+    rising = log_rising(jnp.where(least > 0, least, 1.0), size)
+    return jnp.where(least > 0, jnp.where(step < 0, -rising, rising), jnp.nan)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -10,6 +11,7 @@ import scipy.special
 
 import bayesgen as bg
 from bayesgen.program import (
+    BetaForm,
     DirichletForm,
     Elimination,
     IntegratedDensity,
@@ -46,11 +48,11 @@ FORMS = {
 }
 
 
-def integrated(function, rows, prior=LogPriorKind.SITES):
+def integrated(function, rows, prior=LogPriorKind.SITES, elimination=None):
     program = bg.GenerativeProgram(function, label=None)
     data = bg.summarize(program, rows)
     density = ProgramDensity(program, (StatisticsTerm(data.statistics),), prior)
-    return IntegratedDensity(density, FORMS[function])
+    return IntegratedDensity(density, elimination or FORMS[function])
 
 
 def by_quadrature(density, value):
@@ -115,3 +117,81 @@ def test_the_density_of_parameters_is_that_of_the_values_themselves():
         free, value = (integrated(coins, SIDES, kind) for kind in (LogPriorKind.SITES, LogPriorKind.PARAMETERS))
         difference = value_at(free, 0.4) - value_at(value, 0.4)
     assert difference == pytest.approx(0.4, rel=1e-9)  # of exp
+
+
+# --- concentrations of any size --------------------------------------------------------------------------------------
+
+
+def log_rising(start, count):
+    return mpmath.loggamma(start + count) - mpmath.loggamma(start)
+
+
+def sequence_evidence(shares, counts, concentration):
+    """Log probability of a sequence with these counts (Polya's urn), times shares."""
+    parts = [log_rising(share * concentration, count) for share, count in zip(shares, counts, strict=True)]
+    return mpmath.fsum(parts) - log_rising(sum(shares) * concentration, sum(counts))
+
+
+def gamma_evidence(shape, rate, added_shape, added_rate):
+    powers = shape * mpmath.log(rate) - (shape + added_shape) * mpmath.log(rate + added_rate)
+    return log_rising(shape, added_shape) + powers
+
+
+LEVELS = np.array([0, 1, 1, 0, 0, 1, 0])
+VISITS = np.array([3, 0, 5, 1])
+ERRORS = np.array([0.5, -1.25, 2.0, 0.25, -0.75])
+PRIORS = {  # the prior given its concentration, the distribution of rows, these, the form, and the log evidence
+    "Dirichlet": (
+        lambda c: dist.Dirichlet(c * jnp.ones(3)),
+        dist.Categorical,
+        LEVELS,
+        ((3,), DirichletForm()),
+        lambda c: sequence_evidence([1, 1, 1], [4, 3, 0], c),
+    ),
+    "beta": (
+        lambda c: dist.Beta(c, 2 * c),
+        dist.Bernoulli,
+        LEVELS,
+        ((), BetaForm()),
+        lambda c: sequence_evidence([1, 2], [3, 4], c),
+    ),
+    "gamma": (
+        lambda c: dist.Gamma(c, c / 2),
+        dist.Poisson,
+        VISITS,
+        ((), PowerForm(1)),
+        lambda c: gamma_evidence(c, c / 2, 9, 4) - mpmath.log(720),
+    ),
+    "inverse gamma": (
+        lambda c: dist.InverseGamma(c, 2 * c),
+        lambda variance: dist.Normal(0.0, jnp.sqrt(variance)),
+        ERRORS,
+        ((), PowerForm(-1)),
+        lambda c: gamma_evidence(c, 2 * c, 2.5, mpmath.mpf(3.21875)) - 2.5 * mpmath.log(2 * mpmath.pi),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_the_density_of_a_concentration_has_its_digits_at_any_size(name):
+    prior, distribution, cells, (shape, form), evidence = PRIORS[name]
+
+    def rows(n):
+        concentration = numpyro.sample("concentration", dist.LogNormal(0.0, 100.0))
+        latent = numpyro.sample("latent", prior(concentration))
+        with numpyro.plate("rows", n):
+            numpyro.sample("cell", distribution(latent))
+
+    def log_density(log_concentration):
+        log_prior = -((log_concentration / 100) ** 2) / 2 - mpmath.log(100 * mpmath.sqrt(2 * mpmath.pi))
+        return log_prior + evidence(mpmath.exp(log_concentration))
+
+    with jax.enable_x64(True), mpmath.workdps(80):
+        density = integrated(rows, {"cell": cells}, elimination=Elimination((Tables((("latent", shape, form),)),)))
+        value_and_slope = Traced.of(jax.value_and_grad(density), np.zeros(1))
+        for size in (1e-20, 1e-8, 1.0, 1e8, 1e15, 1e20):
+            at = mpmath.log(size)
+            value, (slope,) = value_and_slope(np.array([float(at)]))
+            np.testing.assert_allclose(float(value), float(log_density(at)), rtol=1e-12, err_msg=str(size))
+            expected = float(mpmath.diff(log_density, at, h=mpmath.mpf(10) ** -20))
+            np.testing.assert_allclose(float(slope), expected, rtol=1e-10, atol=1e-13, err_msg=str(size))
