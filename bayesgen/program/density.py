@@ -326,8 +326,8 @@ class DensityAtSites:
     def priors(self, values: Arrays) -> dict[str, dist.Distribution]:
         """Latent -> its prior given others, of those whose prior counts as it is."""
         sites = _evaluated_at_sites(self.density, values, self.unconstrained).latent_sites
-        counts = self.density.prior is not LogPriorKind.NONE
-        return {n: base_of(message["fn"]) for n, message in sites.items() if counts and message["scale"] is None}
+        priors = {name: base_of(message["fn"]) for name, message in sites.items() if message["scale"] is None}
+        return {} if self.density.prior is LogPriorKind.NONE else priors
 
 
 def _first_not_finite(density: ProgramDensity, vector: Float[Array, " D"], rows: Rows) -> str:

@@ -293,11 +293,9 @@ class DirichletForm(TableForm):
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "DirichletTable":
         """Slopes are exponent / coordinate - (sum of exponents) / (sum of coordinates)."""
-        size = first[0].shape[-1]
         # each where its own probability is nearly zero
-        near = jnp.where(jnp.arange(size) == 0, second[0] * second[1], first[0] * first[1])
-        prob = SMALL_PROB / (1 + (size - 1) * SMALL_PROB)
-        return DirichletTable(near + prob / (1 - size * prob) * near.sum(-1, keepdims=True) + 1, False)
+        near = jnp.where(jnp.arange(first[0].shape[-1]) == 0, second[0] * second[1], first[0] * first[1])
+        return DirichletTable(near + SMALL_PROB / (1 - SMALL_PROB) * near.sum(-1, keepdims=True) + 1, False)
 
 
 @record
