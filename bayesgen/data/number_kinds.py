@@ -62,6 +62,9 @@ class Binary(Numbers):
         return values > 0.5
 
 
+MOST_COUNT = 1e100  # logarithms of factorials are finite up to there, and so are their sums
+
+
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class Count(Numbers):
@@ -69,8 +72,8 @@ class Count(Numbers):
 
     name = "count"
     condition = CellCondition(
-        lambda cells: (cells >= 0) & (cells == np.floor(cells)),
-        "a whole number, zero or more",
+        lambda cells: (cells >= 0) & (cells <= MOST_COUNT) & (cells == np.floor(cells)),
+        f"a whole number from 0 to {MOST_COUNT:g}",
         lambda cells: _are_counts(cells),
     )
 
@@ -238,7 +241,7 @@ def _counted(names: Sequence[str], **counts: np.ndarray) -> str:
 
 
 def _refuse_cell(name: str, kind: Kind, value: float, row: int, wording: Wording) -> NoReturn:
-    other = "count" if value >= 0 and value == np.floor(value) else "real"
+    other = "count" if kind is not COUNT and value >= 0 and value == np.floor(value) else "real"
     assert kind.condition is not None
     raise DataError(
         f"Column {name!r} is {kind.name}, and has {quote_some([value])} at {wording.place(row)}. A {kind.name} cell "

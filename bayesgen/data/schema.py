@@ -98,7 +98,7 @@ class Schema:
         if not isinstance(self.unknown, str) or self.unknown not in ("error", "missing"):
             raise DataError(f"Schema: unknown must be 'error' or 'missing', got {self.unknown!r}.")
         for name, values in (("mean", self.mean), ("variance", self.variance)):
-            if values is not None and (getattr(values, "ndim", 0) not in (1, 2) or not values.shape[-1]):
+            if values is not None and not self._is_scale(values):
                 raise DataError(f"Schema: {name} is made by fits, an array with a number a column, got {values!r}.")
         if not isinstance(self.response, ResponseColumn | None):
             raise DataError(f"Schema: response is made by fits, Schema.response of another fit, got {self.response!r}.")
@@ -110,6 +110,11 @@ class Schema:
                 check_num_classes(self.classes)
         if self.columns is not None and not isinstance(self.columns, PositionalNames):
             fill(self, columns=text_names(self.columns))
+
+    def _is_scale(self, values: object) -> bool:
+        """Whether these are means or variances as fits make them: a floating-point number for each column."""
+        is_float = isinstance(values, Array) and values.dtype.kind == "f" and values.ndim in (1, 2)
+        return is_float and values.shape[-1] == len(self.columns or ())
 
     def __hash__(self) -> int:
         """By content, as far as it costs little however many columns there are."""

@@ -71,7 +71,13 @@ class Padded:
     lengths: Int[np.ndarray, " n"]
 
     def __init__(self, values: object, lengths: object) -> None:
-        array, ends = np.asanyarray(values), np.asarray(lengths)
+        try:
+            array, ends = np.asanyarray(values), np.asarray(lengths)
+        except ValueError:  # lists of unequal lengths
+            raise DataError(
+                "Padded: values are rows of one length, filled up past their ends, and lengths are numbers; got "
+                f"{values!r} and {lengths!r}. Rows of unequal lengths are taken as they are, in a list."
+            ) from None
         if array.ndim < 2:
             raise DataError(f"Padded: values are rows of steps, (n, T), got the shape {array.shape}.")
         if ends.shape != array.shape[:1]:

@@ -55,7 +55,7 @@ DIALECTS = {
 }
 CONDITIONS = {
     "real": "abs({0}) <= 1.7976931348623157e308",
-    "count": "{0} >= 0 AND {0} = floor({0}) AND {0} <= 1.7976931348623157e308",
+    "count": "{0} >= 0 AND {0} = floor({0}) AND {0} <= 1e100",
 }  # kind -> the condition on its numbers
 TRUTH_VALUES: dict[Category, int] = {"true": 1, "1": 1, "1.0": 1, "false": 0, "0": 0, "0.0": 0, "-0.0": 0}
 SUM = "({0} + {1})"

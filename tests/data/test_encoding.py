@@ -197,6 +197,13 @@ def test_counts_become_floats_and_others_are_refused():
     refused(lambda: encode({"a": [np.inf]}, "count"), "'a' (1 infinite)")
 
 
+def test_counts_whose_factorials_overflow_are_refused():
+    most = np.array([[0.0, 1e100]])
+    assert encode(most, "count").tolist() == most.tolist()
+    for cells in (1e208 * most, scipy.sparse.csr_array(1e208 * most)):
+        refused(lambda cells=cells: encode(cells, "count"), "'x1'", "1e+308", "from 0 to 1e+100")
+
+
 # --- sparse
 
 

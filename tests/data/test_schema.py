@@ -172,6 +172,9 @@ def test_bad_declarations_are_refused():
     refused(lambda: Schema(columns=["a", "b", "a"]), "'a', 'a'")
     for missing in (None, float("nan"), np.float32("nan"), pd.NA, pd.NaT):
         refused(lambda missing=missing: Schema(categories={"c": ["a", missing]}), "'c'", "missing value")
+    for scale in (np.ones(3), np.ones((3, 5, 2)), np.ones(2, complex), [1.0, 2.0], np.float64(1.0)):
+        refused(lambda scale=scale: Schema(columns=["a", "b"], mean=scale), "mean is made by fits")
+        refused(lambda scale=scale: Schema(variance=scale), "variance is made by fits")
 
 
 def test_a_schema_that_does_not_fit_the_table_is_refused():

@@ -290,6 +290,9 @@ def test_declarations_that_do_not_fit_are_refused():
         Padded(np.zeros((1, 2)), [3])
     with pytest.raises(DataError, match="1 rows need 1 lengths"):
         Padded(np.zeros((1, 2)), [1, 2])
+    for values, lengths in (([[1, 2], [3]], [2, 1]), ([[1, 2]], [2, [1]])):
+        with pytest.raises(DataError, match="Padded: values are rows of one length"):
+            Padded(values, lengths)
     refused([[1.0]], "has categories, and is sequence", kind=SequenceOf("real"), categories={"word": [1.0]})
     with pytest.raises(DataError, match="'b' is given the kind 'sequences'"):
         Schema(kinds={"b": "sequences"})
