@@ -24,7 +24,7 @@ from bayesgen.program import ConcreteModel
 from bayesgen.statistics import POISSON, CellSums, Likelihood, Moments, SufficientStatistics, Summary, Sums, trailing
 from bayesgen.typing import Category, Float, Int, Shaped
 
-from .requests import Part, Request, weighed
+from .requests import ReducedRows, Request, weighed
 
 MOST_SUMS = 60  # of one query, as the products of 10 columns; chunks are quicker beyond: benchmarks/sources.py
 MOST_QUERIES = 32  # one a discrete column
@@ -36,7 +36,7 @@ Groups: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
 NamedBlock: TypeAlias = tuple[str, Likelihood, Sequence[str]]
 
 
-def statistics_by_query(request: Request, model: ConcreteModel, schema: Schema) -> Part | None:
+def statistics_by_query(request: Request, model: ConcreteModel, schema: Schema) -> ReducedRows | None:
     """The statistics of the rows with a weight, as the engine says them.
 
     None where chunks are to be read: of engines without queries, of models whose statistics are no sums by class, and
@@ -104,7 +104,7 @@ class Queries:
         """The number of classes, 1 without any."""
         return max(1, len(self.schema.classes or ()))
 
-    def statistics(self) -> Part | None:
+    def statistics(self) -> ReducedRows | None:
         """See `statistics_by_query`."""
         answer = self._moments()
         if answer is None:
@@ -124,7 +124,7 @@ class Queries:
             if summary is None:
                 return None
             summaries[name] = summary
-        return Part(statistics=SufficientStatistics(weights, summaries), num_rows=int(sums[ROWS].sum()))
+        return ReducedRows(statistics=SufficientStatistics(weights, summaries), num_rows=int(sums[ROWS].sum()))
 
     def _codes(self, labels: Shaped[np.ndarray, " G"]) -> Int[np.ndarray, " G"]:
         """The codes of labels. DataError: missing ones."""

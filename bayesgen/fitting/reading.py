@@ -36,7 +36,7 @@ from bayesgen.statistics import SufficientStatistics, merged
 from bayesgen.typing import Data, Values
 
 from .queried import statistics_by_query
-from .requests import NO_ROWS, Part, Request, ValueCounts, changed_values, observed
+from .requests import NO_ROWS, ReducedRows, Request, ValueCounts, changed_values, observed
 from .summaries import Summaries, as_summaries, check_model, inferred_schema, summarize_tables
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def reduced_rows(
     weight: str | None,
     counts: ValueCounts | None,
     chunks: "Iterable[pa.Table]",
-) -> Part | None:
+) -> ReducedRows | None:
     """What chunks of rows are reduced to; None without rows.
 
     Args:
@@ -229,12 +229,12 @@ def reduced_rows(
             reduced = summarize_tables(model, schema, data, unknown=unknown, check=check)
     except DataError as error:
         others = None if counts is None or chunk is None else changed_values(counts, chunk, weight)
-        return Part(str(error), needs_rows, start) if others is None else Part(CHANGED.format(others))
+        return ReducedRows(str(error), needs_rows, start) if others is None else ReducedRows(CHANGED.format(others))
     ranges = dict(reduced.schema.ranges)
-    return Part(statistics=reduced.statistics, num_rows=num_rows, ranges=ranges, unknown=dict(unknown))
+    return ReducedRows(statistics=reduced.statistics, num_rows=num_rows, ranges=ranges, unknown=dict(unknown))
 
 
-def merged_parts(parts: Sequence[Part]) -> Part:
+def merged_parts(parts: Sequence[ReducedRows]) -> ReducedRows:
     """The parts together; the first one that is refused, where there is one."""
     for part in parts:
         if part.statistics is None:
@@ -242,7 +242,7 @@ def merged_parts(parts: Sequence[Part]) -> Part:
     ranges = functools.reduce(Schema.widened, (part.ranges for part in parts), Schema()).ranges
     unknown = sum((Counter(part.unknown) for part in parts), Counter())
     statistics = merged(part.statistics for part in parts if part.statistics is not None)
-    return Part(
+    return ReducedRows(
         statistics=statistics, num_rows=sum(p.num_rows for p in parts), ranges=dict(ranges), unknown=dict(unknown)
     )
 

@@ -30,7 +30,7 @@ ValueCounts: TypeAlias = dict[str, dict[Category, int]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ReducedRows:
     """What some rows of a source are reduced to. It travels, and is added.
 
     Attributes:

@@ -53,18 +53,18 @@ GPU_WORK = 2e6  # `gpu` in benchmarks
 
 
 @dataclasses.dataclass
-class Request:
+class DeviceRequest:
     """The device that `device=` requests, and the device used: "gpu" if anything ran there."""
 
     device: str | None
     used: str = "cpu"
 
 
-_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("bayesgen_device", default=None)
+_request: contextvars.ContextVar[DeviceRequest | None] = contextvars.ContextVar("bayesgen_device", default=None)
 
 
 @contextlib.contextmanager
-def requested(device: str | None) -> Iterator[Request]:
+def requested(device: str | None) -> Iterator[DeviceRequest]:
     """A context in which `placed` follows this request, and all other work of JAX stays on the CPU.
 
     Args:
@@ -77,7 +77,7 @@ def requested(device: str | None) -> Iterator[Request]:
         raise DataError(f"device must be None, 'cpu' or 'gpu', got {device!r}.")
     if device == "gpu" and not has("gpu"):
         raise DataError("device='gpu', and JAX has no GPU. Install jax[cuda12], or use device='cpu'.")
-    request = Request(device)
+    request = DeviceRequest(device)
     token = _request.set(request)
     try:
         with jax.default_device(_home()):
@@ -94,7 +94,7 @@ def placed(work: float) -> Iterator[jax.Device]:
         work: rough number of multiplications of one step.
     """
     check_not_forked()
-    request = _request.get() or Request(None)
+    request = _request.get() or DeviceRequest(None)
     name = request.device or ("gpu" if work >= GPU_WORK and has("gpu") else "cpu")
     device = find(name)
     if name == "gpu" or device.platform != "cpu":

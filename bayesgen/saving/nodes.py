@@ -1,8 +1,8 @@
 """Values as nodes of JSON and arrays, and back, without executing anything.
 
 Each node is `[kind, parts]`, its parts before it. A part is a text, a number, a truth value, None, or `[place]` of its
-node, so that shared parts stay shared. Kinds are those of `FORMS`, and classes of `MODULES`, of which objects are made
-without their constructors: what a file says is looked up there, and never imported or called.
+node, so that shared parts stay shared. Kinds are those of `ENCODINGS`, and classes of `MODULES`, of which objects are
+made without their constructors: what a file says is looked up there, and never imported or called.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ READ = (  # "its values", by which fingerprints name what no name stands for
     "the values and arrays that its function reads (a NumPyro model as written also reads training rows where Python "
     "or NumPy does, as in np.unique(group): give such numbers as arguments)"
 )
-MOST_CELLS = 64  # of an array in the JSON; that of more cells is a variable of the file
+MOST_CELLS_IN_JSON = 64  # of an array in the JSON; that of more cells is a variable of the file
 PLAIN = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8")  # of netCDF; others are bytes there
 
 
@@ -72,7 +72,7 @@ def _name_of(named: Any) -> str | None:
         return None
 
 
-class Form(NamedTuple):
+class Encoding(NamedTuple):
     """How values of a kind stand in a file.
 
     Attributes:
@@ -91,71 +91,73 @@ def _exactly(kind: type) -> Callable[[Any], bool]:
 
 
 UFUNCS = {name: function for name, function in vars(np).items() if isinstance(function, np.ufunc)}
-FORMS = {
-    "tuple": Form(_exactly(tuple), list, tuple),
-    "list": Form(_exactly(list), list, list),
-    "dict": Form(
+ENCODINGS = {
+    "tuple": Encoding(_exactly(tuple), list, tuple),
+    "list": Encoding(_exactly(list), list, list),
+    "dict": Encoding(
         _exactly(dict),
         lambda items: [part for item in items.items() for part in item],
         lambda p: dict(zip(p[::2], p[1::2], strict=True)),
     ),
-    "set": Form(_exactly(set), list, set),
-    "frozenset": Form(_exactly(frozenset), list, frozenset),
-    "range": Form(_exactly(range), lambda steps: [steps.start, steps.stop, steps.step], lambda p: range(*p)),
-    "slice": Form(_exactly(slice), lambda part: [part.start, part.stop, part.step], lambda p: slice(*p)),
-    "float": Form(_exactly(float), lambda number: [str(number)], lambda p: float(p[0])),  # NaN and infinities
-    "complex": Form(_exactly(complex), lambda number: [number.real, number.imag], lambda p: complex(*p)),
-    "bytes": Form(_exactly(bytes), lambda text: [text.hex()], lambda p: bytes.fromhex(p[0])),
-    "date": Form(_exactly(datetime.date), lambda day: [day.isoformat()], lambda p: datetime.date.fromisoformat(p[0])),
-    "datetime": Form(
+    "set": Encoding(_exactly(set), list, set),
+    "frozenset": Encoding(_exactly(frozenset), list, frozenset),
+    "range": Encoding(_exactly(range), lambda steps: [steps.start, steps.stop, steps.step], lambda p: range(*p)),
+    "slice": Encoding(_exactly(slice), lambda part: [part.start, part.stop, part.step], lambda p: slice(*p)),
+    "float": Encoding(_exactly(float), lambda number: [str(number)], lambda p: float(p[0])),  # NaN and infinities
+    "complex": Encoding(_exactly(complex), lambda number: [number.real, number.imag], lambda p: complex(*p)),
+    "bytes": Encoding(_exactly(bytes), lambda text: [text.hex()], lambda p: bytes.fromhex(p[0])),
+    "date": Encoding(
+        _exactly(datetime.date), lambda day: [day.isoformat()], lambda p: datetime.date.fromisoformat(p[0])
+    ),
+    "datetime": Encoding(
         _exactly(datetime.datetime),
         lambda time: [time.isoformat()],
         lambda p: datetime.datetime.fromisoformat(p[0]),
     ),
-    "timestamp": Form(
+    "timestamp": Encoding(
         _exactly(pd.Timestamp),
         lambda time: [time.isoformat(), time.unit],
         lambda p: pd.Timestamp(p[0]).as_unit(p[1]),
     ),
-    "dtype": Form(
+    "dtype": Encoding(
         lambda value: isinstance(value, np.dtype) and not value.hasobject,
         lambda dtype: [dtype.str],
         lambda p: np.dtype(p[0]),
     ),
-    "type": Form(
+    "type": Encoding(
         lambda value: isinstance(value, type) and issubclass(value, np.generic),
         lambda scalar: [np.dtype(scalar).str],
         lambda p: np.dtype(p[0]).type,
     ),
-    "scalar": Form(
+    "scalar": Encoding(
         lambda value: isinstance(value, np.generic), lambda number: [np.asarray(number)], lambda p: p[0][()]
     ),
-    "objects": Form(
+    "objects": Encoding(
         lambda value: type(value) is np.ndarray and value.dtype.hasobject,
         lambda cells: [cells.shape, *cells.ravel().tolist()],
         lambda p: np.fromiter(p[1:], object, len(p) - 1).reshape(p[0]),
     ),
-    "sparse": Form(
+    "sparse": Encoding(
         _exactly(csr_array),
         lambda cells: [cells.data, cells.indices, cells.indptr, cells.shape],
         lambda p: csr_array(tuple(p[:3]), shape=p[3]),
     ),
-    "column kind": Form(
+    "column kind": Encoding(
         lambda value: isinstance(value, Kind) and KINDS.get(value.name) == value,
         lambda kind: [kind.name],
         lambda p: as_kind(p[0], "of the file"),
     ),
-    "spline": Form(
+    "spline": Encoding(
         _exactly(BSpline),
         lambda line: [line.t, line.c, line.k, line.extrapolate, line.axis],
         lambda p: BSpline(*p),
     ),
-    "ufunc": Form(
+    "ufunc": Encoding(
         lambda value: isinstance(value, np.ufunc) and UFUNCS.get(value.__name__) is value,
         lambda function: [function.__name__],
         lambda p: UFUNCS[p[0]],
     ),
-    "function": Form(
+    "function": Encoding(
         lambda value: isinstance(value, types.FunctionType) and _name_of(value) is not None,
         lambda function: [_name_of(function)],
         lambda p: _named(p[0]),
@@ -212,9 +214,9 @@ class Encoder:
         return [self._places[id(value)][0]]
 
     def _node(self, value: Any, path: str) -> list[Any]:
-        kind = next((name for name, kind in FORMS.items() if kind.holds(value)), None)
+        kind = next((name for name, kind in ENCODINGS.items() if kind.holds(value)), None)
         if kind is not None:
-            parts = FORMS[kind].parts(value)
+            parts = ENCODINGS[kind].parts(value)
             indices = [repr(key) for key in value for _ in "kv"] if kind == "dict" else range(len(parts))
             return [kind, [self.part(part, f"{path}[{index}]") for index, part in zip(indices, parts, strict=True)]]
         if type(value) is np.ndarray:
@@ -236,9 +238,9 @@ class Encoder:
         reverse = bool(array.flags.f_contiguous and not array.flags.c_contiguous)
         array, is_plain = array.T if reverse else array, array.dtype.str in PLAIN
         cells: Any
-        if array.dtype.kind == "U" or (array.size <= MOST_CELLS and is_plain and np.isfinite(array).all()):
+        if array.dtype.kind == "U" or (array.size <= MOST_CELLS_IN_JSON and is_plain and np.isfinite(array).all()):
             cells = array.ravel().tolist()
-        elif array.size <= MOST_CELLS:
+        elif array.size <= MOST_CELLS_IN_JSON:
             cells = {"hex": array.tobytes().hex()}
         else:
             name = self._names.setdefault(_key(array), f"bayesgen/array_{len(self.nodes)}")
@@ -295,8 +297,8 @@ def decoded(nodes: list[Any], read: Callable[[str], np.ndarray], functions: Sequ
     for kind, parts in nodes:
         if kind == "array":
             values.append(_array_of(parts, read))
-        elif kind in FORMS:
-            values.append(FORMS[kind].make([value(part) for part in parts]))
+        elif kind in ENCODINGS:
+            values.append(ENCODINGS[kind].make([value(part) for part in parts]))
         else:
             values.append(_object(kind, {name: value(part) for name, part in parts.items()}, functions))
     return values[-1]
