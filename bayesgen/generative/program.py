@@ -17,7 +17,7 @@ from bayesgen.data import (
     refuse_classes_of_response,
 )
 from bayesgen.describe import Described, Description, described, quote_some, shapes
-from bayesgen.errors import DataError, FitError, ModelError, check_flag, check_integer, check_text, is_integer
+from bayesgen.errors import DataError, FitError, ModelError, as_list, check_flag, check_integer, check_text, is_integer
 from bayesgen.labels import AnyLabel
 from bayesgen.program import (
     ClosedProgram,
@@ -170,7 +170,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
         if is_integer(classes):
             check_integer("GenerativeProgram: classes", classes, 1)
         function, response_site = weakref_safe(function), None
-        local = (local,) if isinstance(local, str) else tuple(dict.fromkeys(local))
+        names = [local] if isinstance(local, str) else as_list("GenerativeProgram: local", local, "names", ModelError)
+        local = tuple(dict.fromkeys(names))
         fill(self, function=function, local=local, known_covariates=None, in_prediction=False)
         is_traced = not isinstance(function, PytreeFunction) and not self.covariates
         if continuous and (label is None or classes is not None):
@@ -184,8 +185,8 @@ class GenerativeProgram(IntrospectedProgram, Described, ConcreteModel[AnyLabel])
             raise ModelError(NEEDS_CLASSES)
         if label is None and classes is not None:
             raise ModelError("A program with label=None has no classes: drop classes=.")
-        stated = () if classes is None else classes
-        labels = tuple(range(stated) if isinstance(stated, int | np.integer) else stated)
+        stated = range(classes) if isinstance(classes, int | np.integer) else () if classes is None else classes
+        labels = tuple(as_list("GenerativeProgram: classes", stated, "labels", ModelError))
         if label is not None and len(labels) < (1 if isinstance(function, PytreeFunction) else 2):
             raise ModelError(f"GenerativeProgram needs at least two classes, got {labels}.")
         fill(self, label=label, classes=labels, response_site=response_site)

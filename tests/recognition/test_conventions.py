@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import polars as pl
 import pytest
 from numpyro import handlers
 from program.programs import probabilities, program
@@ -258,6 +259,13 @@ def test_functions_that_take_data_are_refused():
 
     with pytest.raises(ModelError, match=r"number of rows n .*takes \(X, y=None\).*def program\(n\)"):
         program(discriminative, 2)
+
+
+@pytest.mark.parametrize("argument", ["classes", "local"])
+def test_lists_that_are_none_are_refused_by_the_name_of_their_argument(argument):
+    for value in (pl.LazyFrame({"a": [1.0]}), {"a": 1}, np.array(3.0)):
+        with pytest.raises(ModelError, match=f"GenerativeProgram: {argument} must be a list of"):
+            bg.GenerativeProgram(lambda n: None, **{argument: value})
 
 
 def test_labels_that_are_names_are_asked_for_by_name():
