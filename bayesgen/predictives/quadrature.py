@@ -159,6 +159,6 @@ def _with_unseen_peaks(panels: Panels, peaks: Float[np.ndarray, " P"]) -> Bool[n
         unseen = is_peak & is_rough & (logs[1:-1] + np.maximum(OPTIMISM * rise, drop) > tops[1:-1] - NEAR_PEAK)
     nodes = np.flatnonzero(unseen) + 1
     coarse = np.zeros(len(panels.rows), bool)
-    for shift in (-1, 0, 1):  # the parabola's peak may be beyond the next node
+    for shift in (-1, 1):  # the parabola's peak may be beyond the next node, in the next panel
         coarse[(nodes + shift) // len(NODES)] = True
     return coarse

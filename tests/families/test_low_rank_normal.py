@@ -226,6 +226,13 @@ def test_what_is_not_there_is_refused_by_name(rng):
         TABLE.maximum_likelihood(TABLE.likelihood.summarize(rows_of(rng, 24), codes * 0 + 1, CLASSES), names)
 
 
+def test_rounding_of_many_columns_is_no_noise(rng):
+    family = LowRankNormal(2).resolve(Scale(1, 40))
+    rows = rng.normal(size=(53, 2)) @ rng.normal(size=(2, 40))
+    with pytest.raises(FitError, match="covariance has rank 2, so 2 factors describe them without noise"):
+        family.maximum_likelihood(family.likelihood.summarize(rows, np.zeros(53, int), 1))
+
+
 def test_rows_may_be_fewer_than_columns_and_a_column_constant(rng):
     rows = rows_of(rng, 4, 1)
     rows[:, 2] = 1.5

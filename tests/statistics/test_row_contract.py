@@ -330,6 +330,9 @@ def test_joint_normal_densities_are_marginals(offset, rng):
     density = likelihood.density(parameters)
     for found in (density.log_prob(rows, observed), *traced_densities(parameters, density, rows, observed)):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    many = jax.tree.map(lambda array: np.stack([array, array[::-1]]), parameters)
+    tables = likelihood.log_prob_of_many(many, rows, observed)
+    np.testing.assert_allclose(tables[:, 1].T, expected[:, ::-1], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal, norm
 
+from bayesgen.errors import DataError
 from bayesgen.families import PiecewiseUniform
 from bayesgen.runtime import Traced
 from bayesgen.runtime.chunking import CACHE_ROWS
@@ -20,6 +21,7 @@ from bayesgen.statistics import Likelihood, LinearNormal, Moments, moments, read
 from bayesgen.statistics.arrays import log_linear, safe_product
 from bayesgen.statistics.base import _TABLE
 from bayesgen.statistics.discrete import CategoricalLikelihood
+from bayesgen.statistics.histogram import HistogramLikelihood
 from bayesgen.statistics.moments import class_moments
 from bayesgen.statistics.table import MULTINOMIAL, MULTIVARIATE_NORMAL, NORMAL
 
@@ -442,6 +444,26 @@ def test_a_first_row_far_off_costs_no_digits(rng, matrix, first_weight):
     np.testing.assert_allclose(moments.mean[0], mean.astype(float), rtol=1e-12, atol=1e-14)
     expected = scatter if matrix else np.diagonal(scatter)
     np.testing.assert_allclose(moments.scatter[0], expected.astype(float), rtol=3e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_the_heaviest_row_far_off_costs_no_digits(rng, matrix):
+    """Moments begin about the heaviest row, from which 30,000 others are a thousand variances away, squared."""
+    values, weights = rng.normal(size=(30_000, 2)), rng.uniform(0.5, 1.0, 30_000)
+    values[7], weights[7] = 1e6, 1.0
+    moments = class_moments(values, np.zeros(len(values), int), 1, weights, matrix)
+    wide, exact = values.astype(np.longdouble), weights.astype(np.longdouble)[:, None]
+    mean = (exact * wide).sum(0) / exact.sum()
+    scatter = (exact * (wide - mean)).T @ (wide - mean)
+    np.testing.assert_allclose(moments.mean[0], mean.astype(float), rtol=1e-12)
+    expected = scatter if matrix else np.diagonal(scatter)
+    np.testing.assert_allclose(moments.scatter[0], expected.astype(float), rtol=1e-12)
+
+
+def test_a_number_beyond_ends_without_tails_is_named():
+    likelihood = HistogramLikelihood(2, np.array([0.0, 2.0, 5.0]), np.zeros(2))
+    with pytest.raises(DataError, match="9 in row 1 lies beyond the ends of its bins, 0 and 5, which have no tails"):
+        likelihood.summarize(np.array([[1.0, 2.0], [3.0, 9.0], [4.0, 0.0]]), np.zeros(3, int), 1)
 
 
 def test_likelihood_far_from_the_origin(rng, codes):
