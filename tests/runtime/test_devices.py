@@ -82,14 +82,28 @@ def test_a_request_takes_in_all_that_is_placed_within_it(monkeypatch):
         assert devices.used() == "gpu"
 
 
+def numbers(*more_methods):
+    """Answers and evidences of fits of the same seed, with all their bits."""
+    model, rng = bg.GaussianDiscriminant("tied"), np.random.default_rng(1)
+    points = [bg.fit(model, X, Y, method=method, seed=5) for method in (bg.MLE(), bg.MAP(), bg.Exact())]
+    answers = [bg.predict(fit, X[:3], rule=bg.PlugIn()) for fit in points]
+    averaged = [points[-1], *(bg.fit(model, X, Y, method=method, seed=5, progress=False) for method in more_methods)]
+    answers += [bg.predict(fit, X[:3], rule=rule) for fit in averaged for rule in (bg.BMA(), bg.ConditionalAverage(50))]
+    batch = bg.fit_many(model, X, Y, weights=rng.integers(1, 4, (7, 40)), method=bg.Exact())
+    logs = [batch.log_evidence, *(answer.log_probabilities for answer in answers)]
+    return " ".join(float(value).hex() for values in logs for value in np.ravel(values))
+
+
 TWO_DEVICES = """
     import jax, numpy as np
     import bayesgen as bg
     from bayesgen.runtime import devices
-    from bayesgen.program import joint
+    from bayesgen.program import joint, reductions
     from bayesgen.solvers import sampler
     sys.path.insert(0, "tests/runtime")
-    from test_devices import OWN, X, Y
+    from test_devices import OWN, X, Y, numbers
+
+    print(numbers())
 
     # the second of two processors plays the GPU
     devices.has = lambda name: True
@@ -104,7 +118,7 @@ TWO_DEVICES = """
             return result
         return call
 
-    joint._reduce._levels = [(most, watched(compiled)) for most, compiled in joint._reduce._levels]
+    reductions._reduce._levels = [(most, watched(compiled)) for most, compiled in reductions._reduce._levels]
     sampler.advance, joint.log_joint = map(watched, (sampler.advance, joint.log_joint))
     from bayesgen.solvers import quasi_newton
     quasi_newton._compiled_for_few = watched(quasi_newton._compiled_for_few)
@@ -141,3 +155,21 @@ def test_placement_is_honoured_and_compiled_once_for_each_device():
     flags = {"XLA_FLAGS": two.strip(), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | flags, capture_output=True, text=True)
     assert done.stdout.strip().endswith("honoured"), done.stderr
+    assert done.stdout.startswith(numbers()), "numbers depend on the process or its devices"
+
+
+@pytest.mark.slow
+def test_draws_do_not_depend_on_the_process_or_its_devices():
+    outputs = []
+    for count in (1, 1, 3):
+        code = "import sys; sys.path.insert(0, 'tests/runtime')\nfrom test_devices import bg, numbers\n"
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+        done = subprocess.run(
+            [sys.executable, "-c", code + "print(numbers(bg.NUTS(60, 60)))"],
+            env=os.environ | {"XLA_FLAGS": flags.strip()},
+            capture_output=True,
+            text=True,
+        )
+        assert not done.returncode, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1] == outputs[2] and len(outputs[0]) > 99
