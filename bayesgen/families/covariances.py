@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, expected_moments
+from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, class_moments, expected_moments
 from bayesgen.typing import Array, ArrayOrNumber, Float
 
 from .base import IncompleteFamily, ParameterTables
@@ -123,6 +123,16 @@ def check_cells(
         )
 
 
+def _is_combination(scatter: Float[Array, "D D"], column: int) -> bool:
+    """Whether a column is, in all rows, a linear combination of the others and a constant."""
+    spread = np.sqrt(np.diagonal(scatter))
+    units = np.where(spread > 0, spread, 1.0)
+    correlations = scatter / np.outer(units, units)
+    reduced = np.delete(np.delete(correlations, column, axis=0), column, axis=1)
+    ranks = [np.linalg.matrix_rank(matrix, hermitian=True) for matrix in (correlations, reduced)]
+    return bool(ranks[0] == ranks[1])
+
+
 def check_noise(
     values: Float[np.ndarray, "*K D"], count: Float[np.ndarray, "*K"], num_factors: int, names: Names
 ) -> None:
@@ -161,12 +171,35 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         return matrices[0] if self.pooling.tied else matrices
 
     def check_estimable(self, summary: PatternMoments, names: Names = ANONYMOUS) -> None:
-        """Each class needs observed cells of each column, not all equal, and rows that observe each pair of columns."""
+        """Each class needs observed cells of each column, not all equal, and rows that observe each pair of columns.
+
+        No column may be a linear combination of others in all rows that have it: its variance given them would be zero.
+        """
         weights = np.zeros((self.batch_shape[0], summary.num_groups))
         weights[summary.classes, np.arange(summary.num_groups)] = summary.count
         together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
+        for index, column in np.ndindex(scatter.shape):
+            in_class = self.pooling.tied | (summary.classes == index)
+            has_column = np.flatnonzero(summary.observed[:, column] & in_class)
+            shared = np.flatnonzero(summary.observed[has_column].all(0))
+            groups = class_moments(
+                summary.mean[has_column][:, shared],
+                summary.classes[has_column],
+                len(counts),
+                summary.count[has_column],
+                matrix=True,
+            )
+            spread = summary.spread[np.isin(summary.spread_groups, has_column)][:, shared]
+            products = groups.scatter.sum(0) + spread.T @ spread
+            if len(shared) > 1 and _is_combination(products, int(np.searchsorted(shared, column))):
+                who = "all classes together" if self.pooling.tied else names.class_name((index,))
+                raise FitError(
+                    f"Block {names.block!r}: in the rows of {who} that have {names.column_name(column)}, a weight of "
+                    f"{summary.count[has_column].sum():g}, it is a linear combination of other columns, so the "
+                    "likelihood is unbounded. Use MAP(), or drop the column."
+                )
 
     def initial_summary(self, summary: PatternMoments, rng: np.random.Generator | None = None) -> Summary:
         """Means and variances of the observed cells of each column; the prior's for columns without any in a class."""

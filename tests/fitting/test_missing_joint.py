@@ -100,9 +100,25 @@ def test_a_column_without_cells_in_a_class():
 
 def test_few_rows_are_refused_by_maximum_likelihood_alone():
     X, y = data(rows=9)
-    with pytest.raises(bg.FitError, match=r"EM reaches no estimate.*class 'a'"):
+    with pytest.raises(bg.FitError, match=r"in the rows of class 'a' that have column 'x\d'.*linear combination.*MAP"):
         bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.MLE())
     assert bg.fit(bg.GaussianDiscriminant(), X, y, method=bg.MAP()).attributes["converged"]
+
+
+@pytest.mark.parametrize("covariance, num_rows, who", [("full", 3, "class 'b'"), ("tied", 4, "all classes together")])
+def test_a_column_that_few_rows_have_has_no_maximum_of_the_likelihood(covariance, num_rows, who):
+    """As long as it is a linear combination of the others in them; one row more leaves it a variance."""
+    X, y = np.random.default_rng(5).normal(size=(40, 3)), np.where(np.arange(40) % 2, "a", "b")
+    is_given = y == "a" if covariance == "full" else np.zeros(40, bool)
+    for number, is_refused in ((num_rows, True), (num_rows + 1, False)):
+        rows, with_column = X.copy(), np.flatnonzero(~is_given)[:number]
+        rows[~is_given & ~np.isin(np.arange(40), with_column), 2] = np.nan
+        if is_refused:
+            with pytest.raises(bg.FitError, match=f"rows of {who} that have column 'x2', a weight of {number}, it is"):
+                bg.fit(bg.GaussianDiscriminant(covariance), rows, y, method=bg.MLE())
+        else:
+            fit = bg.fit(bg.GaussianDiscriminant(covariance), rows, y, method=bg.MLE())
+            assert (np.linalg.eigvalsh(fit.parameters["real_covariance"]) > 1e-9).all()
 
 
 def test_exact_refuses_joint_blocks_alone():

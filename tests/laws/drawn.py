@@ -117,7 +117,8 @@ class Case:
     def fit(self, **changes):
         """The fit, with some of the arguments changed."""
         arguments = {"X": self.X, "y": self.y, "sample_weight": self.weights, "schema": self.schema} | changes
-        return bg.fit(self.model, arguments.pop("X"), arguments.pop("y"), method=self.method, **arguments)
+        chosen = {"model": self.model, "method": self.method} | arguments
+        return bg.fit(chosen.pop("model"), chosen.pop("X"), chosen.pop("y"), **chosen)
 
     def rows(self, indices):
         """The arguments of `fit` that some of the rows are."""
