@@ -111,6 +111,38 @@ def test_the_evidence_of_a_normal_column(name, model):
     np.testing.assert_allclose(answer.probabilities, plain.probabilities, atol=3e-7 if "deviations" in name else 1e-12)
 
 
+ROWS = np.random.default_rng(2).normal(size=(len(Y), 3)) @ [[1.0, 0.3, 0.1], [0.0, 0.8, 0.2], [0.0, 0.0, 0.6]]
+WITH_HOLES = np.where(np.arange(33).reshape(11, 3) % 13 == 4, np.nan, ROWS)
+COVARIANCES = ("full", "tied", "diag", "spherical", "tied-diag", "tied-spherical")
+IN_UNITS = {
+    **{covariance: (bg.GaussianDiscriminant(covariance), ROWS, Y) for covariance in COVARIANCES},
+    **{f"{c}, holes": (bg.GaussianDiscriminant(c), WITH_HOLES, Y) for c in COVARIANCES if c not in ("full", "tied")},
+    "separate, holes": (bg.NaiveBayes(), WITH_HOLES, Y),
+    "joint regression": (bg.JointGaussianRegression(), ROWS[:, 1:], ROWS[:, 0]),
+    "naive Bayes regression": (bg.NaiveBayesRegression(), WITH_HOLES[:, 1:], ROWS[:, 0]),
+}
+
+
+def answers_in_units(model, X, y, unit):
+    """Log evidence, and scores of rows by an average, of rows that are left out, and after an update."""
+    fit = bg.fit(model, X * unit, y, method=bg.Exact())
+    updated = bg.fit(model, X[:6] * unit, y[:6], method=bg.Exact(), schema=fit.schema).update(X[6:] * unit, y[6:])
+    answers = [bg.predict(way, X * unit, rule=bg.BMA()) for way in (fit, updated)]
+    tables = [a.log_probabilities if hasattr(a, "log_probabilities") else a.log_density(y) for a in answers]
+    return fit.log_evidence, [*tables, bg.leave_one_out(fit, X * unit, y).log_scores]
+
+
+@pytest.mark.parametrize("name", IN_UNITS)
+def test_units_of_columns_change_evidences_by_their_logarithm_alone(name):
+    evidence, tables = answers_in_units(*IN_UNITS[name], 1.0)
+    for unit in (1e150, 1e-150):
+        other_evidence, other_tables = answers_in_units(*IN_UNITS[name], unit)
+        cells = np.isfinite(IN_UNITS[name][1]).sum()
+        np.testing.assert_allclose(other_evidence, evidence - cells * np.log(unit), rtol=1e-10)
+        for table, other in zip(tables, other_tables, strict=True):
+            np.testing.assert_allclose(other, table, atol=1e-9)
+
+
 RNG = np.random.default_rng(1)
 TABLES = {
     "fewer rows than columns": RNG.normal(size=(3, 5)),
