@@ -255,7 +255,7 @@ def _as_edges(edges: ArrayLike) -> tuple[float, ...]:
 def _as_tails(tails: ArrayLike, edges: Sequence[float] | None) -> tuple[float, float]:
     try:
         left, right = np.broadcast_to(np.asarray(tails, np.float64), (2,)).tolist()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"Binned: tails must be a number or two, got {tails!r}.") from None
     ends = (-math.inf, math.inf) if edges is None else (edges[0], edges[-1])
     for scale, end in zip((left, right), ends, strict=True):

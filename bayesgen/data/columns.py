@@ -352,12 +352,12 @@ def declared_values(values: Iterable[Category], what: str) -> tuple[Category, ..
     categories = tuple(own_type(values) if isinstance(values, np.ndarray) else values)
     if not categories:
         raise DataError(f"The {what} are empty. List every value, or leave them out to have them inferred.")
-    if any(map(_is_missing, categories)):
-        raise DataError(f"The {what} contain a missing value: {quote_some(categories)}. Leave it out.")
     try:
         counts = Counter(categories)
     except TypeError as error:
         raise DataError(f"The {what} hold something that is no plain value: {error}.") from error
+    if any(map(_is_missing, categories)):
+        raise DataError(f"The {what} contain a missing value: {quote_some(categories)}. Leave it out.")
     if len(counts) < len(categories):
         repeated = [category for category, count in counts.items() if count > 1]
         raise DataError(f"The {what} name {quote_some(repeated)} more than once. Name each once.")

@@ -141,6 +141,7 @@ def test_bins_are_values(rng):
         ({"edges": [0, 1, INF], "tails": [1, 0]}, "needs a tail above 0"),
         ({"tails": 0}, "needs a tail above 0"),
         ({"tails": [1, 2, 3]}, "a number or two"),
+        ({"tails": 10**400}, "a number or two"),
     ],
 )
 def test_bins_that_are_none_are_refused(arguments, match):

@@ -62,7 +62,7 @@ def drawn(size, repeat, test=None):
     return np.flatnonzero(source.rank[repeat] < size), source.places(size, repeat)
 
 
-@pytest.mark.parametrize(("size", "repeat"), [(4, 0), (8, 2), (48, 1)])
+@pytest.mark.parametrize(("size", "repeat"), [(4, 0), pytest.param(8, 2, marks=pytest.mark.slow), (48, 1)])
 def test_a_unit_is_the_comparison_of_its_split(study, size, repeat):
     train, test = drawn(size, repeat)
     assert len(train) == 3 * size

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
 
@@ -183,8 +184,9 @@ def test_labels_and_rows_that_are_no_new_class_are_refused():
     for missing in (None, np.nan, pd.NA):
         with pytest.raises(bg.DataError, match=r"label of the new class.*missing"):
             fit.add_class(missing, X)
-    with pytest.raises(bg.DataError, match=r"label of the new class.*no plain value"):
-        fit.add_class(["c"], X)
+    for value in (["c"], pl.LazyFrame({"a": [1.0]})):
+        with pytest.raises(bg.DataError, match=r"label of the new class.*no plain value"):
+            fit.add_class(value, X)
     with pytest.raises(bg.DataError, match=r"y has values with no common order: .*3 \(int\)"):
         fit.add_class(3, X)
     with pytest.raises(bg.DataError, match="without labels"):

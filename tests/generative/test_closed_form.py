@@ -70,7 +70,10 @@ def averaged(fit, X):
     return bg.predict(fit, X, rule=bg.BMA()).probabilities
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("diag", "tied-diag", "spherical"))) for name in READY],
+)
 def test_the_program_of_a_ready_made_model_has_its_posterior(name):
     model, X = READY[name]
     known = exact(model, X, LABELS)

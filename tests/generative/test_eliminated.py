@@ -274,6 +274,7 @@ def test_counts_with_exposures_are_gamma_and_answer_by_negative_binomials():
 # --- other ready-made models -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_program_of_a_joint_normal_regression_has_its_evidence():
     known = exact(bg.JointGaussianRegression(), X, Y)
     rows = known.concrete.response.put(known.read(X), Y)
@@ -308,7 +309,8 @@ REGRESSIONS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("with a flat intercept", marks=pytest.mark.slow), "with a proper prior"])
+@pytest.mark.slow  # a naive Bayes regression and lines of known noise have theirs by default
+@pytest.mark.parametrize("name", REGRESSIONS)
 def test_the_program_of_a_linear_regression_has_its_posterior(name):
     """A flat intercept has the density 1, whose evidence is that of the ready-made model, too."""
     known, new = exact(REGRESSIONS[name], X, Y), X[:3] + 0.5

@@ -7,6 +7,7 @@ does not survive a fork, so the forks only write: what they write has been compu
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,21 @@ def named(folder: Path) -> Content:
     }
 
 
+def is_same(path: str, content: bytes, expected: bytes | None) -> bool:
+    """Whether a file holds the same; h5py 3.11 writes the second into a file at which it is saved."""
+    if content == expected or expected is None or not path.endswith(".nc"):
+        return content == expected
+    return loaded(content) == loaded(expected)
+
+
+def loaded(content: bytes) -> object:
+    """The fit of a file; what is no whole file is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "fit.nc"
+        path.write_bytes(content)
+        return bg.load(path)
+
+
 def moments(work: Callable[[], object], number: int) -> Iterator[int | float]:
     """All events of the work, or as many random moments of its duration."""
     if not number:
@@ -77,11 +93,13 @@ def check(name: str, work: Callable[[], object], folder: Path, old: Content, new
         left = named(folder)
         assert set(old) <= set(left) <= set(new), (name, at, sorted(left))
         for path, content in left.items():
-            assert content in (old.get(path), new[path]), (name, at, path, content[:200])
+            assert is_same(path, content, old.get(path)) or is_same(path, content, new[path]), (name, at, path)
         if is_finished and not number:
             break
         killed += not is_finished
-    assert until_the_end(work, 0) and named(folder) == new
+    assert until_the_end(work, 0)
+    left = named(folder)
+    assert set(left) == set(new) and all(is_same(path, left[path], new[path]) for path in new)
     print("killed", name, killed)
 
 
