@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
 from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, class_moments, expected_moments
-from bayesgen.typing import Array, ArrayOrNumber, Float
+from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import IncompleteFamily, ParameterTables
 from .hyperparameters import ANONYMOUS, Hyperparameter, Names, Pooling, Stated, TableShape, check_counted
@@ -123,14 +123,36 @@ def check_cells(
         )
 
 
-def _is_combination(scatter: Float[Array, "D D"], column: int) -> bool:
-    """Whether a column is, in all rows, a linear combination of the others and a constant."""
+def _combination(
+    summary: PatternMoments, groups: Int[np.ndarray, " groups"], num_classes: int
+) -> tuple[int, float] | None:
+    """A column that is a linear combination of others in all rows of these groups that have it; and their weight."""
+    patterns, pattern_of_column = np.unique(summary.observed[groups], axis=1, return_inverse=True)
+    for pattern, has_columns in enumerate(patterns.T):
+        rows = groups[has_columns]
+        shared = np.flatnonzero(summary.observed[rows].all(0))
+        if len(shared) == 1:
+            continue
+        means, weights = summary.mean[rows][:, shared], summary.count[rows]
+        between = class_moments(means, summary.classes[rows], num_classes, weights, matrix=True).scatter.sum(0)
+        spread = summary.spread[np.isin(summary.spread_groups, rows)][:, shared]
+        combinations = shared[_combinations(between + spread.T @ spread)]
+        columns = np.intersect1d(combinations, np.flatnonzero(pattern_of_column.ravel() == pattern))
+        if len(columns):
+            return int(columns[0]), float(weights.sum())
+    return None
+
+
+def _combinations(scatter: Float[Array, "D D"]) -> list[int]:
+    """The columns that are linear combinations of the others and a constant: without one, the rank is the same."""
     spread = np.sqrt(np.diagonal(scatter))
     units = np.where(spread > 0, spread, 1.0)
     correlations = scatter / np.outer(units, units)
-    reduced = np.delete(np.delete(correlations, column, axis=0), column, axis=1)
-    ranks = [np.linalg.matrix_rank(matrix, hermitian=True) for matrix in (correlations, reduced)]
-    return bool(ranks[0] == ranks[1])
+    rank = np.linalg.matrix_rank(correlations, hermitian=True)
+    if rank == len(scatter):
+        return []
+    reduced = (np.delete(np.delete(correlations, i, axis=0), i, axis=1) for i in range(len(scatter)))
+    return [i for i, matrix in enumerate(reduced) if np.linalg.matrix_rank(matrix, hermitian=True) == rank]
 
 
 def check_noise(
@@ -180,25 +202,16 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         together = np.einsum("kg,gd,ge->kde", weights, summary.observed, summary.observed, optimize=True)
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
-        for index, column in np.ndindex(scatter.shape):
-            in_class = self.pooling.tied | (summary.classes == index)
-            has_column = np.flatnonzero(summary.observed[:, column] & in_class)
-            shared = np.flatnonzero(summary.observed[has_column].all(0))
-            groups = class_moments(
-                summary.mean[has_column][:, shared],
-                summary.classes[has_column],
-                len(counts),
-                summary.count[has_column],
-                matrix=True,
+        for index in range(len(scatter)):
+            combination = _combination(
+                summary, np.flatnonzero(self.pooling.tied | (summary.classes == index)), len(counts)
             )
-            spread = summary.spread[np.isin(summary.spread_groups, has_column)][:, shared]
-            products = groups.scatter.sum(0) + spread.T @ spread
-            if len(shared) > 1 and _is_combination(products, int(np.searchsorted(shared, column))):
+            if combination is not None:
                 who = "all classes together" if self.pooling.tied else names.class_name((index,))
                 raise FitError(
-                    f"Block {names.block!r}: in the rows of {who} that have {names.column_name(column)}, a weight of "
-                    f"{summary.count[has_column].sum():g}, it is a linear combination of other columns, so the "
-                    "likelihood is unbounded. Use MAP(), or drop the column."
+                    f"Block {names.block!r}: in the rows of {who} that have {names.column_name(combination[0])}, a "
+                    f"weight of {combination[1]:g}, it is a linear combination of other columns, so the likelihood is "
+                    "unbounded. Use MAP(), or drop the column."
                 )
 
     def initial_summary(self, summary: PatternMoments, rng: np.random.Generator | None = None) -> Summary:
