@@ -21,7 +21,7 @@ from bayesgen.runtime import CACHED_CELLS, FAST_CELLS, THREAD_CELLS, chunks, eve
 from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
-from .views import CountRows, sharing_cells
+from .views import sharing_cells
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -220,12 +220,13 @@ def _cached_chunks(matrix: np.ndarray) -> list[slice]:
     return chunks(len(matrix), CACHED_CELLS // max(1, matrix.shape[1]))
 
 
-def _are_counts(numbers: np.ndarray) -> bool:
-    """Whether all cells are counts below 2^31; False where that has to be checked cell by cell."""
+def _are_counts(numbers: np.ndarray, counts: np.ndarray | None = None) -> bool:
+    """Whether all cells are counts below 2^31, copied to `counts`; False where that has to be checked cell by cell."""
 
     def are_counts(rows: slice) -> bool:
-        parts = chunks(len(numbers[rows]), FAST_CELLS // max(1, numbers.shape[1]))
-        return all(whole_numbers(numbers[rows][part]) is not None for part in parts)
+        cells, copies = numbers[rows], None if counts is None else counts[rows]
+        parts = chunks(len(cells), FAST_CELLS // max(1, numbers.shape[1]))
+        return all(whole_numbers(cells[part], None if copies is None else copies[part]) is not None for part in parts)
 
     return all([*in_threads(are_counts, even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1])))])
 
@@ -255,13 +256,12 @@ def _encode_sparse(matrix: csr_array, names: Sequence[str], kind: Kind, wording:
         matrix = matrix.copy()  # the user's own matrix keeps its repeated entries
         matrix.sum_duplicates()
     data = _as_floats(matrix.data[:, None], names, kind)[:, 0]
-    are_counts = kind.condition is not None and kind.condition.hold_all(data[:, None])
+    counts = np.empty(data.shape, np.int32) if isinstance(kind, Count) else None
+    are_counts = counts is not None and _are_counts(data[:, None], counts[:, None])
     if not are_counts:
         _check_sparse(data, matrix, names, kind, wording)
     data = data if kind.condition is None else data.astype(np.float64, copy=False)
-    encoded = sharing_cells(
-        data, matrix.indices, matrix.indptr, matrix.shape[1], CountRows if are_counts else csr_array
-    )
+    encoded = sharing_cells(data, matrix.indices, matrix.indptr, matrix.shape[1], counts if are_counts else None)
     encoded.has_canonical_format = True
     return encoded
 
@@ -288,12 +288,12 @@ def _check_sparse(data: np.ndarray, matrix: csr_array, names: Sequence[str], kin
             )
 
 
-def whole_numbers(values: np.ndarray) -> np.ndarray | None:
-    """The values as 32-bit integers; None where one is negative, not whole, not finite, or from 2^31 on.
+def whole_numbers(values: np.ndarray, out: np.ndarray | None = None) -> np.ndarray | None:
+    """The values as 32-bit integers, in `out`; None where one is negative, not whole, not finite, or from 2^31 on.
 
     Comparing a cast with its origin takes half the time of these checks one by one.
     """
+    numbers = np.empty(values.shape, np.int32) if out is None else out
     with np.errstate(invalid="ignore"):
-        numbers = values.astype(np.int32)
-    is_whole = numbers.min(initial=0) >= 0 and np.array_equal(numbers.astype(values.dtype), values)
-    return numbers if is_whole else None
+        numbers[...] = values
+    return numbers if numbers.min(initial=0) >= 0 and (numbers == values).all() else None

@@ -398,22 +398,31 @@ def successive_rows(values: csr_array, part: slice) -> csr_array:
     """Successive rows of a csr_array, which share its cells, unlike SciPy's own slices."""
     start, stop, _ = part.indices(values.shape[0])
     ends = values.indptr[start : stop + 1]
-    cells, form = slice(ends[0], ends[-1]), CountRows if isinstance(values, CountRows) else csr_array
-    rows = sharing_cells(values.data[cells], values.indices[cells], ends - ends[0], values.shape[1], form)
+    cells = slice(ends[0], ends[-1])
+    counts = values.counts[cells] if isinstance(values, CountRows) and values.counts is not None else None
+    rows = sharing_cells(values.data[cells], values.indices[cells], ends - ends[0], values.shape[1], counts)
     rows.has_canonical_format = values.has_canonical_format
     return rows
 
 
 class CountRows(csr_array):
-    """A csr_array whose stored cells are known to be whole numbers from 0, below 2^31."""
+    """A csr_array whose stored cells are whole numbers from 0, below 2^31.
+
+    Attributes:
+        counts: the same numbers as integers; None in what SciPy makes of such rows.
+    """
+
+    counts: np.ndarray | None = None
 
 
 def sharing_cells(
-    data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int, form: type[csr_array] = csr_array
+    data: np.ndarray, columns: np.ndarray, ends: np.ndarray, num_columns: int, counts: np.ndarray | None = None
 ) -> csr_array:
     """A csr_array that shares these arrays; SciPy's constructor copies those that are parts of others."""
-    rows = form((len(ends) - 1, num_columns), dtype=data.dtype)
+    rows = (csr_array if counts is None else CountRows)((len(ends) - 1, num_columns), dtype=data.dtype)
     rows.data, rows.indices, rows.indptr = data, columns, ends
+    if isinstance(rows, CountRows):
+        rows.counts = counts
     return rows
 
 

@@ -32,7 +32,6 @@ from bayesgen.statistics import (
     log_rising,
     namespace,
     refuse_missing,
-    row_sums,
     sum_log_rising,
     sum_log_rising_of_cells,
 )
@@ -348,16 +347,17 @@ class DirichletMultinomialDensity(RowDensity):
     concentration: Float[Array, "K V"]
 
     @functools.cached_property
-    def _log_concentration(self) -> Float[np.ndarray, "K V"]:
-        return np.log(np.asarray(self.concentration), order="F")  # as products with sparse rows take it
+    def _starts_and_weights(self) -> tuple[Float[np.ndarray, "K V"], Float[np.ndarray, "rows V"]]:
+        """Concentrations, and their logs above a row of ones, as products with sparse rows take them."""
+        starts = np.asfortranarray(self.concentration)
+        return starts, np.asfortranarray(np.vstack([np.log(starts), np.ones(starts.shape[1])]))
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
         if observed is not None:
             refuse_missing("a Dirichlet-multinomial distribution")
         if hasattr(values, "tocsr"):
-            logs, starts = self._log_concentration, np.asarray(self.concentration)
-            cell_terms = sum_log_rising_of_cells(values.tocsr(), starts, logs, by_factorials=True)
-            return cell_terms + self._length_terms(row_sums(values))
+            sums = sum_log_rising_of_cells(values.tocsr(), *self._starts_and_weights, by_factorials=True)
+            return sums[:, :-1] + self._length_terms(sums[:, -1])
         words = sum_log_rising(values, self.concentration)
         return words + self._length_terms(values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 

@@ -157,12 +157,18 @@ def sum_log_factorials(values: SparseRows) -> Float[Array, " n"]:
 
     By one product, where counts are whole and repeat: x log(x!) / x, with x as the column of a look-up table.
     """
-    counts = values.data.astype(np.int32) if isinstance(values, CountRows) else whole_numbers(values.data)
+    counts = stored_counts(values)
     if counts is None or (largest := counts.max(initial=0)) >= len(counts):
         return segment_sums(log_factorial(values.data), values.indptr)
     levels = np.arange(largest + 1.0)
     log_factorial_per_count = scipy.special.gammaln(levels + 1.0) / np.maximum(levels, 1.0)
     return sharing_cells(values.data, counts, values.indptr, len(levels)) @ log_factorial_per_count
+
+
+def stored_counts(values: SparseRows) -> Int[np.ndarray, " cells"] | None:
+    """The stored cells as 32-bit integers; None where one is no count below 2^31."""
+    counts = values.counts if isinstance(values, CountRows) else None
+    return whole_numbers(values.data) if counts is None else counts
 
 
 def log_rising(start: Real[Array, "..."] | np.float64, step: Real[Array, "..."] | float) -> Any:

@@ -1,14 +1,13 @@
 """Columns with finitely many values: counts of each value, and densities of rows by product or by look-up."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from bayesgen.data import sharing_cells
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, chunks, padded_size
+from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import (
@@ -22,6 +21,7 @@ from .arrays import (
     log_rising,
     namespace,
     safe_product,
+    stored_counts,
 )
 from .base import CellSums, Likelihood, Parameters, RowDensity, Weight
 from .summaries import Sample, Sums, class_sums, class_weights, trailing
@@ -29,85 +29,67 @@ from .summaries import Sample, Sums, class_sums, class_weights, trailing
 # Sums over sparse rows of counts of terms that depend on count and column alone: equal pairs are computed once.
 # `_multinomial_probabilities` in benchmarks/closed_form
 MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags, 32 MB of indices
+KEYS_PER_CELL = 32  # beyond which equal pairs are so rare that looking for them takes longer than computing them
 MOST_FACTORS = 16  # of a product in place of a difference of log-gammas
 LARGEST_FACTOR = 1e18  # so many of which have a product in floating point
 
 
 def sum_log_rising_of_cells(
-    values: SparseRows, starts: Float[np.ndarray, "K V"], log_starts: Float[np.ndarray, "K V"], *, by_factorials: bool
-) -> Float[np.ndarray, "n K"]:
+    values: SparseRows, starts: Float[np.ndarray, "K V"], weights: Float[np.ndarray, "rows V"], *, by_factorials: bool
+) -> Float[np.ndarray, "n rows"]:
     """Sums over the cells of rows of log(gamma(start + count) / (gamma(start) count!)), for each class.
 
     Where the events of a row have an order, it is without the factorials: `by_factorials` is False.
 
-    Most counts are 1, whose terms are the logs of the starts: their sums are the product of a sparse matrix of ones and
-    `log_starts`. The sums of log(gamma(start + count) / (gamma(start + 1) count!)) over the other cells are added.
-    Pairs (count, column) are far fewer than cells, so the term of each pair is computed once, and another product sums
-    them.
+    `weights` are the logs of the starts, and perhaps further rows, whose products with the counts are the last columns.
+    Of counts of 1, which most are, the products are the terms. What the terms of other counts differ by is added by a
+    second product: pairs (count, column) are far fewer than cells, so the difference of each pair is computed once.
     """
-    cells = np.flatnonzero(values.data != 1)
-    counts, columns, num_columns = values.data.take(cells), values.indices.take(cells), values.shape[1]
-    pairs, irregular, term_index = _distinct_pairs(counts, columns, num_columns)
-    pair_counts, pair_columns = np.divmod(pairs, num_columns)
-    irregular_counts, irregular_columns = counts[irregular], columns[irregular]
-    pair_terms = _log_rising_by_products(starts.T[pair_columns] + 1.0, pair_counts - 1)
-    num_zeros = np.searchsorted(pair_counts, 1)
-    pair_terms[:num_zeros] = -log_starts.T[pair_columns[:num_zeros]]
-    terms = np.concatenate([pair_terms, log_rising(starts.T[irregular_columns], irregular_counts[:, None])])
+    sums, counts = np.asarray(values @ weights.T), stored_counts(values)
+    counts = values.data if counts is None else counts
+    cells = np.flatnonzero(counts != 1)
+    counts, columns, term_index = _distinct_pairs(counts.take(cells), values.indices.take(cells), values.shape[1])
+    terms = _log_rising_by_products(starts.T[columns], counts)
+    terms -= weights[: len(starts)].T[columns] * counts[:, None]
     if by_factorials:
-        terms -= log_factorial(np.concatenate([pair_counts, irregular_counts]))[:, None]
-    terms[len(pairs) :] -= log_starts.T[irregular_columns]
+        terms -= log_factorial(counts)[:, None]
     ends = np.searchsorted(cells, values.indptr).astype(term_index.dtype)
-    sums = _summed_by_row(values.indices, values.indptr, log_starts.T)
-    sums += _summed_by_row(term_index, ends, terms)
+    sums[:, : len(starts)] += sharing_cells(np.ones(len(cells)), term_index, ends, len(terms)) @ terms
     return sums
-
-
-def _summed_by_row(
-    indices: Int[np.ndarray, " cells"], ends: Int[np.ndarray, " ends"], terms: Float[np.ndarray, "terms K"]
-) -> Float[np.ndarray, "n K"]:
-    """Sums of the terms with these indices over the cells of each row."""
-    ones = _ones(padded_size(len(indices)))[: len(indices)]
-    return np.asarray(sharing_cells(ones, indices, ends, len(terms)) @ terms)
-
-
-@functools.lru_cache(maxsize=2)
-def _ones(size: int) -> Float[np.ndarray, " size"]:
-    """Ones, which are kept because new memory takes a quarter of the time of a product."""
-    return np.ones(size)
 
 
 def _distinct_pairs(
     counts: Real[np.ndarray, " cells"], columns: Int[np.ndarray, " cells"], num_columns: int
-) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " irregular"], Int[np.ndarray, " cells"]]:
-    """Pairs that occur, as ascending numbers count * V + column; irregular cells; and the index of each cell's term.
+) -> tuple[Real[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " cells"]]:
+    """Counts, ascending, and columns of the pairs that occur, and the index of each cell's pair.
 
-    Cells whose counts are whole and below MOST_KEYS / V share a term with their equals. Each irregular cell has a term
-    of its own, behind those of the pairs.
+    Cells with small whole counts share a pair with their equals. Each of the others has a pair of its own.
     """
+    num_counts = min(MOST_KEYS, KEYS_PER_CELL * len(counts)) // num_columns if counts.dtype.kind == "i" else 0
+    alone = np.flatnonzero(counts >= num_counts)
+    alone = alone[counts[alone].argsort()]
     with np.errstate(invalid="ignore"):
-        keys = counts.astype(np.int32)  # differs from counts that are not whole
-    largest = min(keys.max(initial=0), max(MOST_KEYS // num_columns, 1) - 1)
-    irregular = np.flatnonzero((keys != counts) | (keys < 0) | (keys > largest))
-    keys[irregular] = 0
+        keys = counts.astype(np.int32)
     keys *= num_columns
     keys += columns
-    occurs = np.zeros((largest + 1) * num_columns, bool)
+    keys[alone] = 0
+    occurs = np.zeros(keys.max(initial=0) + 1, bool)
     occurs[keys] = True
     pairs = np.flatnonzero(occurs)
-    term_of_key = np.empty(len(occurs), np.int32)
-    term_of_key[pairs] = np.arange(len(pairs), dtype=np.int32)
-    term_index = term_of_key[keys]
-    term_index[irregular] = np.arange(len(pairs), len(pairs) + len(irregular))
-    return pairs, irregular, term_index
+    pair_of_key = np.empty(len(occurs), np.int32)
+    pair_of_key[pairs] = np.arange(len(pairs), dtype=np.int32)
+    pair_index = pair_of_key[keys]
+    pair_index[alone] = np.arange(len(pairs), len(pairs) + len(alone))
+    pair_counts, pair_columns = np.divmod(pairs, num_columns)
+    return np.append(pair_counts, counts[alone]), np.append(pair_columns, columns[alone]), pair_index
 
 
 def _log_rising_by_products(
-    starts: Float[np.ndarray, "pairs K"], counts: Int[np.ndarray, " pairs"]
+    starts: Float[np.ndarray, "pairs K"], counts: Real[np.ndarray, " pairs"]
 ) -> Float[np.ndarray, "pairs K"]:
-    """`log_rising` for ascending whole counts: for low ones, the log of the product of start + r over r < count."""
-    total = np.ones(starts.shape)
-    short = np.searchsorted(counts, MOST_FACTORS, side="right") if starts.max(initial=0) < LARGEST_FACTOR else 0
+    """`log_rising` for ascending counts: for low whole ones, the log of the product of start + r over r < count."""
+    total, is_whole = np.ones(starts.shape), counts.dtype.kind == "i" and starts.max(initial=0) < LARGEST_FACTOR
+    short = np.searchsorted(counts, MOST_FACTORS, side="right") if is_whole else 0
     for step in range(counts[short - 1] if short else 0):
         longer = slice(np.searchsorted(counts, step, side="right"), short)
         total[longer] *= starts[longer] + step

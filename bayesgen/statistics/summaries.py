@@ -14,9 +14,8 @@ from typing import Self, TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
-from bayesgen.data import norm
+from bayesgen.data import norm, sharing_cells
 from bayesgen.errors import DataError
 from bayesgen.records import record
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, chunks, even_chunks
@@ -137,12 +136,13 @@ def _sparse_sums(
     """Sums of a csr matrix by class; where classes are codes, sums of its entries by (class, column)."""
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
-    lengths = np.diff(values.indptr)
-    codes = np.repeat(classes.astype(values.indices.dtype), lengths)
-    data = values.data.astype(np.float64, copy=False)
-    data = data if weights is None else data * np.repeat(weights, lengths)
-    by_class = scipy.sparse.coo_array((data, (codes, values.indices)), shape=(num_classes, values.shape[1]))
-    return by_class.toarray()
+    num_columns = values.shape[1]
+    starts = classes.astype(np.int32 if num_classes * num_columns < 1 << 31 else np.int64) * num_columns
+    entries = np.repeat(starts, np.diff(values.indptr))
+    entries += values.indices
+    by_row = sharing_cells(values.data, entries, values.indptr, num_classes * num_columns)
+    totals = by_row.T @ (np.ones(len(classes)) if weights is None else weights.astype(np.float64, copy=False))
+    return totals.reshape(num_classes, num_columns)
 
 
 AnySummary = TypeVar("AnySummary", bound="Summary")
