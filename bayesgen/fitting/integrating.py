@@ -144,10 +144,7 @@ def _is_quick(density: IntegratedDensity) -> bool:
 
 def _is_affordable(density: IntegratedDensity) -> bool:
     """Whether sampling what is left takes no more than some seconds."""
-    return (
-        0 < density.dimension < density.density.dimension
-        and density.cost + density.elimination.num_normals**3 < MOST_WORK
-    )
+    return 0 < density.dimension < density.density.dimension and density.cost < MOST_WORK
 
 
 def _why_open(program: GenerativeProgram, name: str) -> str:

@@ -56,6 +56,7 @@ from .starts import free_parameters
 TOGETHER = "vectorized with those of other data sets"
 MOST_TOGETHER = 40_000  # numbers in the map that whitens a density, of which each of those side by side has its own
 FALL_AT_MEAN = "fall_at_mean"  # attribute of a fit whose density is lower at the mean of draws than at any draw
+LITTLE_WORK = 1e5  # multiplications of an evaluation up to which smaller steps in all latents take longer
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
 
 
@@ -101,8 +102,9 @@ class NUTS(Settings, Method):
 
     The sampler sees the data through sufficient statistics, so its cost does not depend on the number of rows. It
     starts at the mode in unconstrained coordinates, and rescales the coordinates by the inverse Hessian at the mode
-    (whitening), so that a short warm-up for the step size is enough. If some draws diverge, it samples again with
-    smaller steps, for a `target_accept_prob` of 0.95. If whitening fails (several modes, an indefinite Hessian, or
+    (whitening), so that a short warm-up for the step size is enough. If some draws diverge, it integrates latents out,
+    where that takes little (see `integrate_out`), or samples again with smaller steps, for a `target_accept_prob` of
+    0.95. If whitening fails (several modes, an indefinite Hessian, or
     heavy tails in which chains diverge or wander), it adapts the coordinates to the draws of a longer warm-up, by
     windows as Stan does, but of all chains together. `fit.attributes` holds the path that was taken, and its target.
 
@@ -172,13 +174,17 @@ class NUTS(Settings, Method):
         with_rows = density if isinstance(density, WithRowLatents) else None
         find_starts = functools.partial(target.starts, problem.seed)
         # a mode of the latents of rows says little of how far they and the others reach
-        chains = self.chains(density, find_starts if with_rows is None else None, problem.seed, problem.progress)
-        if chains.stats["diverging"].any() and not target.integrated:
-            marginal = self.target(problem, is_hard=True)
-            if marginal.integrated:
-                target = marginal
-                starts = functools.partial(target.starts, problem.seed)
-                chains = self.chains(target.density, starts, problem.seed, problem.progress)
+        starts = find_starts if with_rows is None else None
+        marginal = functools.cache(lambda: integrated_density(problem, self.integrate_out, "NUTS", is_hard=True))
+
+        def yields() -> bool:
+            return not target.integrated and (easier := marginal()) is not None and easier.cost < LITTLE_WORK
+
+        chains = self._first_chains(density, starts, problem.seed, problem.progress, yields)
+        if chains.stats["diverging"].any() and not target.integrated and (easier := marginal()) is not None:
+            target = Target(easier, problem.program)
+            find_starts = functools.partial(target.starts, problem.seed)
+            chains = self.chains(easier, find_starts, problem.seed, problem.progress)
         row_draws, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
         if with_rows is not None and with_rows.marginal is not None and chains.stats["diverging"].any():
             marginal_chains = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
@@ -192,13 +198,13 @@ class NUTS(Settings, Method):
         attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
         return self._fit_of_chains(problem, target, values, chains.stats, attributes, chains.warnings)
 
-    def target(self, problem: ProgramProblem, is_hard: bool = False) -> Target:
-        """The log density that is sampled; `is_hard` where chains in all latents have diverged.
+    def target(self, problem: ProgramProblem) -> Target:
+        """The log density that is sampled first.
 
         Raises:
             FitError: a program without continuous latent sites; latents that are to be integrated out and cannot be.
         """
-        integrated = integrated_density(problem, self.integrate_out, "NUTS", is_hard)
+        integrated = integrated_density(problem, self.integrate_out, "NUTS")
         if integrated is not None:
             return Target(integrated, problem.program)
         program, start, conjugate = problem.program, _start(problem), problem.conjugate
@@ -303,8 +309,19 @@ class NUTS(Settings, Method):
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
         """
+        return self._first_chains(density, find_starts, seed, progress)
+
+    def _first_chains(
+        self,
+        density: LogDensity,
+        find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
+        seed: Seed,
+        progress: bool | None,
+        yields: Callable[[], bool] | None = None,
+    ) -> Chains:
+        """`chains`, but those that diverge where the density `yields` to another one: see `sample`."""
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
-            return sample(density, self, find_starts if self.precondition else None, as_key(seed), progress)
+            return sample(density, self, find_starts if self.precondition else None, as_key(seed), progress, yields)
 
 
 def _are_alike(densities: Sequence[LogDensity]) -> bool:

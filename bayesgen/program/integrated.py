@@ -69,7 +69,8 @@ class IntegratedDensity(DerivedDensity):
 
     @property
     def cost(self) -> float:
-        return self.density.cost * (1 + self.elimination.num_normals)
+        number = self.elimination.num_normals
+        return self.density.cost * (1 + number) + number**3
 
     def misfit(self, latents: Arrays) -> float:
         """The largest relative error of the forms of the elimination, at values of the continuous latents, and at all

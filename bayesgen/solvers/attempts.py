@@ -112,6 +112,7 @@ def sample(
     find_starts: Callable[[], Iterable[Vector]] | None,
     key: Any,
     progress: bool | None,
+    yields: Callable[[], bool] | None = None,
 ) -> Chains:
     """Draws in coordinates whitened at the mode, or adapted ones where those cannot be trusted. Inside float64.
 
@@ -121,6 +122,8 @@ def sample(
         find_starts: starts of the mode search; None for plain adaptation.
         key: JAX key, the same for every attempt.
         progress: whether to show progress; None for in a terminal only.
+        yields: asked where draws diverge: whether an easier density is to be sampled in its place, so that the first
+            draws will do; None for never.
 
     Raises:
         FitError: where the density is not finite at any start.
@@ -156,7 +159,7 @@ def sample(
         coordinates, sampled = drawn(prepared.density, settings.num_warmup or 150, target, fails=fails)
         failure = failure_of(*sampled, density.has_symmetries)
         share, steps = (sampled[1][name].mean() for name in ("diverging", "num_steps"))
-        if failure is None and (share == 0 or target >= CAREFUL):
+        if (failure is None and (share == 0 or target >= CAREFUL)) or (share > 0 and yields and yields()):
             return chains(coordinates, sampled, "whitened", target)
         reason = f"{failure or 'some draws diverged'} in whitened coordinates"
         # smaller steps do not help if more diverge, or twice as many would be too many

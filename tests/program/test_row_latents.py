@@ -266,7 +266,7 @@ def test_latents_of_rows_are_integrated_out_where_their_chains_diverge(monkeypat
         values = latents | {"effect": effect + 1} if with_rows else latents
         return Chains(values, stats, density, "of rows" if with_rows else "whitened", 0.8, [])
 
-    monkeypatch.setattr(bg.NUTS, "chains", chains)
+    monkeypatch.setattr(bg.NUTS, "_first_chains", chains)
     monkeypatch.setattr(WithRowLatents, "draws_of_rows", lambda *_: {"effect": effect} if is_accurate else None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
