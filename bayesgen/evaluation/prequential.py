@@ -202,7 +202,7 @@ def _scores(sets: DataSets, method: Method, rule: Rule) -> Scores:
     assert sets.rows is not None
     has_response, is_average = sets.model.response is not None, rule.closed_at == "predictive"
     is_refused = is_average and not method.gives_evidence  # by the fits, in words of their own
-    if rule.closed_at is None or has_response or is_refused or why_separate(sets, method) is not None:
+    if rule.closed_at is None or has_response or is_refused or why_separate(sets, method, is_average) is not None:
         with compiled_for(sets.weights.shape[1]):
             return _checked(sets, method, _one_by_one(sets, method, rule))
     static = {"model": sets.model, "schema": without_moments(sets.schema), "method": method, "at": rule.closed_at}

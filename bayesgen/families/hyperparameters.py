@@ -25,6 +25,7 @@ class Traits:
         covariate: name of the argument of `site_distribution` that the program takes besides the label, if any.
         sparse: whether columns may come as a scipy.sparse matrix.
         missing: whether some cells of a row may be missing, the others still having a density.
+        completed: whether the predictive of a row with missing cells adds up their values, which is not traceable.
     """
 
     joint: bool = False
@@ -33,6 +34,7 @@ class Traits:
     covariate: str | None = None
     sparse: bool = False
     missing: bool = True
+    completed: bool = False
 
     @property
     def row_shapes(self) -> dict[int, str]:

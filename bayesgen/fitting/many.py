@@ -54,7 +54,7 @@ from .data_sets import (
 from .export import axes, datatree, groups_of_draws, tree_attributes
 from .fit import Fit
 from .nuts import TOGETHER
-from .problem import Method, ProgramProblem, is_sparse, why_not_closed
+from .problem import Method, ProgramProblem, why_not_closed, why_not_compiled
 from .summaries import Summaries
 
 if TYPE_CHECKING:
@@ -161,7 +161,10 @@ class FitBatch(Described, Savable, Sequence[Fit]):
         They are NaN where a set has no fit, or its fit no answer, as a posterior may have no mode. The second item has
         the errors of fits without an answer, by the index of the set.
         """
-        if self.scaled is None or is_sparse(rows) or (at == "predictive" and not self.method.gives_evidence):
+        if self.scaled is None or (at == "predictive" and not self.method.gives_evidence):
+            return None
+        prior = self._scaled(self.known[0]).prior(self.sets.model, without_moments(self.schema))
+        if why_not_compiled(prior, rows, at == "predictive") is not None:
             return None
         size = num_sets_at_once(rows.num_rows * rows.cells_per_row * max(1, len(self.classes)))
         static = {"model": self.sets.model, "schema": without_moments(self.schema), "method": self.method, "at": at}
@@ -190,8 +193,7 @@ class FitBatch(Described, Savable, Sequence[Fit]):
         if position in self.refused:
             raise self.refused[position]
         if self.scaled is not None:
-            statistics = jax.tree.map(lambda leaf: np.asarray(leaf[position]), self.scaled.statistics)
-            data = self.sets.summaries(position, statistics=statistics)
+            data = self.sets.summaries(position, statistics=self._scaled(position).statistics)
             return self.method.fitted(self.model, data, jax.random.fold_in(as_key(self.seed), position), False)
         if position not in self.fits:
             raise PredictionError(
@@ -206,8 +208,11 @@ class FitBatch(Described, Savable, Sequence[Fit]):
             posterior = self[index].posterior
             assert isinstance(posterior, ProcessPosterior)
             return posterior
-        scaled = jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.scaled)
-        return scaled.posterior(self.sets.model, without_moments(self.schema), self.method)
+        return self._scaled(index).posterior(self.sets.model, without_moments(self.schema), self.method)
+
+    def _scaled(self, index: int) -> ScaledStatistics:
+        """The statistics of a set, of fits in closed form."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf[index]), self.scaled)
 
     def _description(self) -> Description:
         lines = {
@@ -318,13 +323,13 @@ def fit_many(
         return _separate_fits(model, method, sets, seed, keep == "summary", reason, progress, device)
 
 
-def why_separate(sets: DataSets, method: Method) -> str | None:
-    """The reason why fits are made one by one; None where one compiled call makes all."""
+def why_separate(sets: DataSets, method: Method, predicts: bool = False) -> str | None:
+    """The reason why fits, or their predictives too, are made one by one; None where one compiled call makes all."""
     concrete, statistics = sets.model, sets.example
     if concrete.is_traceable and not sets.are_alike:
         return "one by one: labels or cells are missing in some sets"
     schema = concrete.with_scale(sets.schema, statistics.summaries)
-    reason = why_not_closed(concrete, schema, method, statistics, sets.rows)
+    reason = why_not_closed(concrete, schema, method, statistics, sets.rows, predicts)
     return None if reason is None else f"one by one: {reason}"
 
 

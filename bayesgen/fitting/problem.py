@@ -323,9 +323,17 @@ class Method(abc.ABC):
 
 
 def why_not_closed(
-    model: ConcreteModel, schema: Schema, method: Method, statistics: SufficientStatistics, rows: Rows | None
+    model: ConcreteModel,
+    schema: Schema,
+    method: Method,
+    statistics: SufficientStatistics,
+    rows: Rows | None,
+    predicts: bool = False,
 ) -> str | None:
-    """The reason why no compiled function makes fits of such statistics, and of these rows; None where one does."""
+    """The reason why no compiled function makes fits of such statistics, and of these rows; None where one does.
+
+    With `predicts`, why none makes predictives of these rows too.
+    """
     if not model.is_traceable:
         return f"{type(model).__name__} is not traceable"
     conjugate = model.conjugate(schema)
@@ -333,9 +341,14 @@ def why_not_closed(
         return f"{type(method).__name__} has no closed form of this model"
     if not statistics.is_complete:
         return "labels or cells are missing"
-    return "the rows are sparse" if rows is not None and is_sparse(rows) else None
+    return None if rows is None else why_not_compiled(conjugate, rows, predicts)
 
 
-def is_sparse(rows: Rows) -> bool:
-    """Whether a site has sparse cells, which compiled functions do not take."""
-    return any(hasattr(values, "tocsr") for values in rows.values.values())
+def why_not_compiled(conjugate: Conjugate, rows: Rows, predicts: bool) -> str | None:
+    """The reason why compiled functions do not take rows: sparse cells, or predictives that add up missing ones."""
+    if any(hasattr(values, "tocsr") for values in rows.values.values()):
+        return "the rows are sparse"
+    is_completed = predicts and any(
+        block.family.traits.completed and block.name in rows.observed for block in conjugate.blocks
+    )
+    return "steps of sequences are missing" if is_completed else None

@@ -118,7 +118,8 @@ def _is_closed(fit: Fit, rule: Rule, rows: Rows) -> bool:
     """Whether one compiled call makes the tables of log-joints by which the rule predicts."""
     if fit.summaries is None or rule.closed_at is None or fit.concrete.response is not None:
         return False
-    return why_not_closed(fit.concrete, fit.schema, fit.method, fit.summaries.statistics, rows) is None
+    predicts, statistics = rule.closed_at == "predictive", fit.summaries.statistics
+    return why_not_closed(fit.concrete, fit.schema, fit.method, statistics, rows, predicts) is None
 
 
 def _table_by_short_form(

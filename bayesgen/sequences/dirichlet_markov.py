@@ -379,7 +379,7 @@ class DirichletMarkov(IncompleteFamily, DirichletFamily):
     @property
     def traits(self) -> Traits:  # type: ignore[override]
         """The lengths of sequences, where they do not end by themselves, are a covariate."""
-        return Traits(covariate=None if self.end else "length")
+        return Traits(covariate=None if self.end else "length", completed=True)
 
     def site_distribution(
         self, parameters: Mapping[str, Array], labels: Int[Array, "*n"], length: Real[Array, "*n"] | None = None

@@ -380,8 +380,25 @@ def test_rows_of_which_no_cell_is_observed_are_in_compiled_fits_too(name):
     assert batch.attributes["path"] == "one compiled call"
     second = bg.fit(model, X, y, sample_weight=np.arange(11), method=bg.Exact(), schema=batch.schema)
     close(batch.log_evidence, [fit.log_evidence, second.log_evidence])
-    if name == "discriminant":
-        close(bg.prequential(model, X, y).log_joint_scores.sum(), fit.log_evidence)
+    close(bg.prequential(model, X, y).log_joint_scores.sum(), fit.log_evidence)
+
+
+def test_predictives_of_sequences_that_lack_steps_are_those_of_each_fit():
+    """They add up all completions, by NumPy: in new rows, and in rows that are left out."""
+    words, y = np.array(["ab", "b", "aab", "ba", "a", "bb"], object), np.arange(6) % 2
+    new = {"word": [["a", None, "b"], None, ["b"]]}
+    model = bg.NaiveBayes({"word": bg.DirichletMarkov(end=True)})
+    batch = bg.fit_many(model, {"word": words}, y, weights=np.ones((2, 6)), method=bg.Exact())
+    assert batch.attributes["path"] == "one compiled call"
+    for rule in (bg.PlugIn(), bg.BMA()):
+        answer = bg.predict(batch, new, rule=rule).probabilities[1]
+        np.testing.assert_allclose(answer, bg.predict(batch[1], new, rule=rule).probabilities, rtol=1e-9)
+    words[2] = None
+    fit = bg.fit(model, {"word": words}, y, method=bg.Exact())
+    scores = bg.leave_one_out(fit, {"word": words}, y).log_scores
+    others = bg.fit(model, {"word": words[1:]}, y[1:], method=bg.Exact(), schema=fit.schema)
+    expected = bg.predict(others, {"word": words[:1]}, rule=bg.BMA()).log_probabilities[0, 0]
+    np.testing.assert_allclose(scores[0], expected, rtol=1e-9)
 
 
 def test_sets_of_which_all_rows_have_weight_0_are_refused_like_one_of_them():

@@ -102,6 +102,11 @@ class Case:
         return not {"some missing", "a row missing", "a column nearly missing"}.isdisjoint(self.traits)
 
     @property
+    def depends_on_starts(self):
+        """Whether a search, for points where labels are missing, may end at another mode by its random starts."""
+        return not self.is_exact and "labels: some missing" in self.traits
+
+    @property
     def has_classes(self):
         return not self.name.startswith(("no classes", "response"))
 

@@ -13,6 +13,7 @@ import bayesgen as bg
 from bayesgen.fitting import ProgramProblem
 from bayesgen.program import LogPriorKind, free_vector
 from bayesgen.records import copied
+from tests.models.cases import with_holes
 
 LAWS = {}
 
@@ -74,9 +75,9 @@ def assert_same_fit(case, one, two):
 
     Where labels are missing, a search may end at another mode when its random starts differ.
     """
+    if case.depends_on_starts:
+        return
     if case.is_incomplete and not case.is_exact:
-        if "labels: some missing" in case.traits:
-            return
         tolerance = {"rtol": 1e-4, "atol": 1e-4}
     else:
         tolerance = {"rtol": 1e-8, "atol": 1e-8}
@@ -102,7 +103,7 @@ def chunks_and_summaries_are_the_rows(case):
     parts = [case.rows(slice(*part)) for part in itertools.pairwise(ends) if part[0] < part[1]]
     tables = (tuple(part.values()) for part in reversed(parts))
     chunked, refused = attempt(bg.fit, case.model, tables, method=case.method, schema=schema)
-    assert (refused is None) == (refusal is None)
+    assert case.depends_on_starts or (refused is None) == (refusal is None)
     fits = [] if fit is None else [summarised, chunked]
     pieces = [attempt(bg.summarize, case.model, **part, schema=schema)[0] for part in parts]
     if fit is not None and len(pieces) == 3 and None not in pieces:  # a part may have no row with a weight
@@ -142,10 +143,12 @@ def a_batch_is_its_fits(case):
             assert_same_fit(case, fit, batch[index])
             if case.is_exact or not case.is_incomplete:
                 assert_same_values({k: v[index] for k, v in batch.parameters.items()}, fit.parameters)
+    has_holes = isinstance(case.new, dict) and case.seed % 2
+    new = with_holes(case.new, case.rng) if has_holes else case.new
     for rule in case.rules if batch is not None else ():
-        answer, _ = attempt(bg.predict, batch, case.new, rule=rule)
+        answer, _ = attempt(bg.predict, batch, new, rule=rule)
         for index in range(3 if answer is not None else 0):
-            alone = None if index in batch.refused else attempt(bg.predict, batch[index], case.new, rule=rule)[0]
+            alone = None if index in batch.refused else attempt(bg.predict, batch[index], new, rule=rule)[0]
             for name, numbers in numbers_of(answer).items():
                 expected = np.nan if alone is None else numbers_of(alone)[name]
                 expected = np.broadcast_to(expected, numbers[index].shape)
@@ -203,7 +206,7 @@ def rows_come_in_any_order(case):
     order = case.rng.permutation(case.num_rows)
     fit, refusal = attempt(case.fit)
     other, refused = attempt(case.fit, **case.rows(order))
-    assert (refusal is None) == (refused is None)
+    assert case.depends_on_starts or (refusal is None) == (refused is None)
     if fit is not None:
         assert_same_fit(case, fit, other)
 
@@ -269,7 +272,8 @@ def a_row_given_twice_is_weight_two(case):
     repeated = case.rows(np.repeat(np.arange(case.num_rows), times))
     fit, refusal = attempt(case.fit, sample_weight=case.frequencies * times, schema=summaries.schema)
     other, refused = attempt(case.fit, **repeated, schema=summaries.schema)
-    assert_same_refusal(refusal, refused, counts_matter=False)
+    if not case.depends_on_starts:
+        assert_same_refusal(refusal, refused, counts_matter=False)
     if fit is not None:
         assert_same_fit(case, fit, other)
 

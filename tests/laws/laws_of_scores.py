@@ -96,7 +96,7 @@ def a_study_has_the_scores_of_its_fits(case):
     source, refusal = attempt(subsets, case.model, case.X, case.y, **settings)
     if source is None:
         assert_same_refusal(refusal, refused)
-    if source is None or ("labels: some missing" in case.traits and not case.is_exact):
+    if source is None or case.depends_on_starts:
         return
     schema = bg.summarize(case.model, case.X, case.y, schema=case.schema).schema
     size, messages, is_certain = settings["sizes"][0], [], case.is_exact or not case.is_incomplete
@@ -125,7 +125,10 @@ def a_study_has_the_scores_of_its_fits(case):
 
 @law
 def scores_of_rows_in_turn_add_up_to_the_evidence(case):
-    """The chain rule, in any order of the rows. Of rows of weight 1, which are learned as they are scored."""
+    """The chain rule, in any order of the rows. Of rows of weight 1, which are learned as they are scored.
+
+    Under a prior that is flat in the intercept the first row has no score, and the others add up to what it adds.
+    """
     if not case.is_exact or case.weights is not None:
         return
     fit, refusal = attempt(case.fit)
@@ -133,8 +136,13 @@ def scores_of_rows_in_turn_add_up_to_the_evidence(case):
         scored, refused = attempt(bg.prequential, case.model, case.X, case.y, schema=case.schema, order=order)
         assert_same_refusal(refusal, refused, counts_matter=order is None)
         if fit is not None and fit.log_evidence is not None:
-            total = scored.log_joint_scores.sum()
-            np.testing.assert_allclose(total, fit.log_evidence, rtol=1e-9, atol=1e-7)
+            scores, expected = scored.log_joint_scores, fit.log_evidence
+            is_unscored = np.isnan(scores)
+            if is_unscored.any():
+                assert case.name == "response, line"
+                first = np.flatnonzero(is_unscored) if order is None else order[is_unscored]
+                expected -= case.fit(**case.rows(first), schema=fit.schema).log_evidence
+            np.testing.assert_allclose(scores[~is_unscored].sum(), expected, rtol=1e-9, atol=1e-7)
 
 
 @law
@@ -143,9 +151,10 @@ def rows_in_turn_are_scored_by_the_fits_of_the_rows_before(case):
     if case.is_incomplete and not case.is_exact:
         return
     summaries, _ = attempt(bg.summarize, case.model, **case.rows(slice(None)), schema=case.schema)
-    if summaries is None:
+    schema = None if summaries is None else attempt(getattr, summaries, "scaled_schema")[0]
+    if schema is None:
         return
-    weights, schema = case.frequencies, summaries.scaled_schema
+    weights = case.frequencies
     data = [(case.X, case.y, weights)] if case.weights is not None else [(case.X, case.y)]
     rule = case.rules[case.seed % len(case.rules)]
     scored, refused = attempt(bg.prequential, case.model, data, pairs=[(case.method, rule)], schema=case.schema)
