@@ -210,5 +210,7 @@ def test_missing_symbols_are_summed_out_in_training():
     of_a, of_b, a, b = fit.parameters["w_S"]
     close(fit.attributes["objective"], np.log([of_a * b, of_a * (a + b), of_b * b, of_b * a]).sum(), rtol=1e-9)
     close([of_a, of_b, a, b], [1 / 4, 1 / 4, 1 / 6, 1 / 3], atol=1e-4)
+    new = bg.predict(fit, {"w": ["aabaa", "b"]}, rule=bg.PlugIn())  # of five symbols, which are compiled as six
+    close(new.log_marginal, np.log([of_a * of_a * b, b]), rtol=1e-9)
     with pytest.raises(bg.DataError, match=r"'w' has in row 1 \['a', None, 'b'\], which is not in the language"):
         bg.fit(model, {"w": ["aba", ["a", None, "b"]]}, method=bg.MLE())
