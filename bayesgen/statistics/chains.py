@@ -19,8 +19,7 @@ def rhats_and_sizes(
     Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization: an
     improved R-hat for assessing convergence of MCMC, section 4.
     """
-    rhats = array_stats.rhat(draws, **AXES) if draws.shape[1] > 1 else np.full(len(draws), np.nan)
-    return rhats, bulk_sizes(draws)
+    return array_stats.rhat(draws, **AXES), bulk_sizes(draws)
 
 
 @_quietly

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 
+import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -11,7 +12,7 @@ import pytest
 import scipy.stats
 
 import bayesgen as bg
-from bayesgen.evaluation.calibration import _fractions
+from bayesgen.evaluation.calibration import _fractions, _simulator, _world
 from bayesgen.evaluation.uniformity import band, counts_below, coverage, ecdf_test, grid, rejected_by_holm
 from bayesgen.posteriors import ConjugatePosterior
 
@@ -105,12 +106,12 @@ def test_nuts_of_a_program_of_ones_own_is_calibrated():
     assert (result.num_draws < 99).any() and (result.num_draws > 5).all()
 
 
-def test_parameters_of_models_without_classes_are_ranked_in_a_world_that_is_stated():
+def test_parameters_of_models_without_classes_are_ranked_and_a_program_may_make_their_world():
     model = bg.GenerativeClassifier([("a", PRIOR, ["a"])], class_prior=None)
     fit = bg.fit(model, {"a": [1.0, 2.0, 5.0]}, method=bg.Exact())
-    result = bg.calibrate(fit, method=bg.Exact(), n=5, simulations=20, simulate=fit.program)
-    assert set(result.ranks) == {"a_mean[0]", "a_variance[0]", "joint log-likelihood", "log density of a held-out row"}
-    assert result.passed
+    simulator = _simulator(fit, None, 5, {}, {})
+    assert simulator.is_identified
+    assert _world(simulator, fit, "prior", fit.program, 3, jax.random.key(0)) == (fit.program, None, None)
 
 
 def test_estimates_without_draws_and_priors_from_data_are_refused():

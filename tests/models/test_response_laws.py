@@ -161,6 +161,7 @@ def test_draws_weigh_by_what_they_say_of_the_columns():
     log_marginal = logsumexp(marginals, axis=0) - np.log(100)
     close(answer.log_marginal, log_marginal, rtol=1e-8)
     close(answer.log_density(y), logsumexp(joints, axis=0) - np.log(100) - log_marginal, rtol=1e-8)
+    assert (answer.pareto_k >= 0).all() and bg.predict(fit, new, rule=bg.ConditionalAverage()).pareto_k is None
 
 
 @every_case

@@ -174,6 +174,8 @@ def test_parabolas_far_from_zero_are_known_within_the_rounding_of_the_response()
     close((normal.loc - loc) / scale, 0.0, atol=1e-5)
     close(normal.scale, scale, rtol=1e-5)
     close(log_integral, 0.0, atol=1e-5)
+    for unit in (1e-2, 1.0, 1e2):  # in which a cubic is none
+        assert parabolas(lambda places, y: -(y**2) - 1e-3 * y**3, np.zeros(1), np.full(1, unit)) is None
 
 
 def test_student_ts_are_known_for_what_they_are():

@@ -419,6 +419,8 @@ def test_time_steps_that_states_are_matched_by_are_of_the_rows_of_each_class():
     inside = np.arange(4) < lengths[:, None]
     rows, steps = hidden_states._time_steps_by_class(inside, labels, 3)
     assert rows.shape == steps.shape == (3, hidden_states.MATCHED_ROWS)
+    of_columns = np.stack([inside, np.ones_like(inside)], axis=2)  # a step of two columns is inside where both are
+    np.testing.assert_array_equal(hidden_states._time_steps_by_class(of_columns, labels, 3), [rows, steps])
     for k, expected in enumerate([labels == 0, labels == 1, labels >= 0]):  # no row is of the last class
         at = np.zeros_like(inside)
         at[rows[k], steps[k]] = True
