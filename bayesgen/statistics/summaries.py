@@ -137,8 +137,8 @@ def _sparse_sums(
     if classes.ndim == 2:
         return np.asarray(values.T @ class_weights(classes, num_classes, weights)).T
     num_columns = values.shape[1]
-    starts = classes.astype(np.int32 if num_classes * num_columns < 1 << 31 else np.int64) * num_columns
-    entries = np.repeat(starts, np.diff(values.indptr))
+    starts = num_columns * np.arange(num_classes, dtype=np.int32 if num_classes * num_columns < 1 << 31 else np.int64)
+    entries = np.repeat(starts[classes], np.diff(values.indptr))  # codes are checked here, as products check no index
     entries += values.indices
     by_row = sharing_cells(values.data, entries, values.indptr, num_classes * num_columns)
     totals = by_row.T @ (np.ones(len(classes)) if weights is None else weights.astype(np.float64, copy=False))
