@@ -15,7 +15,7 @@ import bayesgen.fitting.growth as growth
 import bayesgen.fitting.sampling as sampling
 import bayesgen.fitting.sql as sql
 import bayesgen.fitting.unobserved as unobserved
-from bayesgen.data import Rows, RowsLike, read_table
+from bayesgen.data import Rows, RowsLike, norm, read_table
 from bayesgen.describe import Described, Description, free_name, quote_some, shortened, stated
 from bayesgen.errors import DataError, ModelError, PredictionError, check_integer, check_text
 from bayesgen.labels import Labelled
@@ -332,7 +332,11 @@ class Fit(TrainedProgram, Generic[Labelled]):
                 f"{type(self.model).__name__} has no coordinates of rows: transform is for ProbabilisticPCA(), whose "
                 "rows lie near a surface."
             )
-        return dataclasses.replace(self._coordinates(self.read(table)), index=table.index)
+        rows = self.rows_of(table, checks_sizes=False)
+        coordinates = self._coordinates(rows)
+        if not np.isfinite(norm(coordinates.mean)):  # some cell is so large that squares overflow
+            self.concrete.check_rows(self.schema, rows.values)
+        return dataclasses.replace(coordinates, index=table.index)
 
     @functools.cached_property
     def _coordinates(self) -> Callable[[Rows], Any] | None:

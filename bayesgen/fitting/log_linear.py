@@ -9,6 +9,7 @@ Source: Efron (1975), The efficiency of logistic regression compared to normal d
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import scipy.linalg
@@ -18,6 +19,7 @@ from bayesgen.data import Rows
 from bayesgen.posteriors import ParameterArrays, Point
 from bayesgen.runtime import CACHE_ROWS, chunks
 from bayesgen.solvers import MOST_DECOMPOSED, CoordinateAxes, advance_climb, along, begin_climb
+from bayesgen.statistics import class_sums
 from bayesgen.typing import Float, Int
 
 from .identification import CERTAIN, UNCHANGED
@@ -49,21 +51,26 @@ class LinearLogOdds:
         """The number of coefficients but for what all classes share."""
         return (len(self.start) - 1) * len(self.features)
 
+    @functools.cached_property
+    def label_sums(self) -> Coefficients:
+        """Weighted sums of the features of each class, of which the scores of labels are made."""
+        return class_sums(self.features.T, self.codes, len(self.start), self.weights)
+
     def at(self, coefficients: Coefficients) -> tuple[float, Coefficients]:
         """Value and gradient."""
-        value, slopes = 0.0, np.zeros_like(coefficients)
-        for part in chunks(len(self.codes), CACHE_ROWS):
-            cells, weights, codes = self.features[:, part], self.weights[part], self.codes[part]
-            at_label = codes, np.arange(len(codes))
-            table = coefficients @ cells
-            table -= table.max(axis=0)
-            scores = table[at_label]
+        contrasts, slopes = coefficients[:-1] - coefficients[-1], self.label_sums.copy()
+        value = float((contrasts * slopes[:-1]).sum())
+        for part in chunks(len(self.weights), CACHE_ROWS):
+            cells, weights = self.features[:, part], self.weights[part]
+            table = contrasts @ cells  # log odds against the last class
+            peaks = np.maximum(table.max(axis=0), 0.0)
+            table -= peaks
             np.exp(table, out=table)
-            totals = table.sum(axis=0)
-            value += float(weights @ (scores - np.log(totals)))
-            table *= -weights / totals
-            table[at_label] += weights
-            slopes += table @ cells.T
+            totals = table.sum(axis=0) + np.exp(-peaks)
+            value -= float(weights @ (peaks + np.log(totals)))
+            table *= weights / totals
+            slopes[:-1] -= table @ cells.T
+        slopes[-1] = -slopes[:-1].sum(axis=0)
         return value, slopes
 
     def maximum(self) -> tuple[Coefficients, float, float]:

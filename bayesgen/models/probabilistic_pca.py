@@ -65,10 +65,13 @@ class FactorCoordinates(Described):
         if observed is None:
             inverse = np.linalg.inv(loadings.T @ loadings + noise * identity)
             weights, means = loadings @ inverse, np.empty((len(rows), num_factors))
+            shift = mean @ weights if (np.abs(mean) @ np.abs(weights) <= MOST_SHIFT).all() else None
 
             def fill_means(part: slice) -> None:
                 for cached in chunks(len(rows[part]), CACHED_CELLS // 2 // rows.shape[1]):
-                    np.matmul(rows[part][cached] - mean, weights, out=means[part][cached])
+                    cells, out = rows[part][cached], means[part][cached]
+                    np.matmul(cells if shift is not None else cells - mean, weights, out=out)
+                    out -= 0.0 if shift is None else shift
 
             all_in_threads(fill_means, even_chunks(len(rows), THREAD_CELLS / rows.shape[1]))
             return cls(means, noise * inverse, loadings)
@@ -99,6 +102,7 @@ class FactorCoordinates(Described):
 
 
 REAL_COLUMNS = "real"
+MOST_SHIFT = 1e2  # of factors, in prior deviations: subtracted after the product, it costs two digits
 
 
 @dataclasses.dataclass(frozen=True)
