@@ -279,11 +279,11 @@ class LinearNormalInverseGamma(NoisyFamily):
     ) -> tuple[Float[ArrayOrNumber, " *batch"], Float[Array, " n *batch"], Float[Array, " n *batch"]]:
         """Degrees of freedom, locations and scales of the Student t of the columns at features."""
         family = self._proper("predictive")
-        shift = features - family.center[..., None, :]
-        xp = namespace(shift, family.precision)
-        whitened = shift @ xp.swapaxes(xp.linalg.inv(xp.linalg.cholesky(family.precision)), -1, -2)
-        location = xp.moveaxis(xp.asarray(shift @ family.coefficients[..., None])[..., 0], -1, 0) + family.location
-        growth = 1.0 + xp.moveaxis(xp.einsum("...f,...f->...", whitened, whitened), -1, 0)
+        xp = namespace(features, family.precision)
+        shift = xp.swapaxes(features - family.center[..., None, :], -1, -2)  # columns in long vectors
+        whitened = xp.linalg.inv(xp.linalg.cholesky(family.precision)) @ shift
+        location = xp.moveaxis((family.coefficients[..., None, :] @ shift)[..., 0, :], -1, 0) + family.location
+        growth = 1.0 + xp.moveaxis(xp.einsum("...fn,...fn->...n", whitened, whitened), -1, 0)
         growth = growth + 1.0 / family.kappa if family.intercept else growth
         return 2 * family.shape, location, family._spread(growth)
 

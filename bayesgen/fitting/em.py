@@ -114,13 +114,13 @@ class ExpectationMaximization:
         rows, densities = self.unlabelled, self._densities(parameters)
 
         def chunk_e_step(part: slice) -> tuple[float, SufficientStatistics]:
-            table = np.asarray(chunk_table(densities, rows, part))
+            chunk = rows.take(part)
+            table = np.asarray(chunk_table(densities, chunk))
             log_probs, classes = _most_probable(table) if self.hard else _responsibilities(table)
             if not np.isfinite(log_probs).all():
                 raise FitError(
                     "Rows without labels have probability zero under every class, so no class is expected of them."
                 )
-            chunk = rows.take(part)
             return float(log_probs @ chunk.weights), self._expected(chunk, classes, parameters)
 
         for chunk_log_likelihood, expected in in_threads(chunk_e_step, self._chunks(rows)):

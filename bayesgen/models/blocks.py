@@ -427,11 +427,13 @@ def _encoded(
     if len(columns) == 1:
         return response, None if is_observed.all() else is_observed
     values, mask = schema.encode_cells(table, columns[:-1])
+    if mask is None and len(values) and not is_observed.any():  # new rows share one mask, which takes no memory
+        by_column = np.zeros((len(columns), len(values)))  # long vectors, as predictions take them
+        by_column[:-1] = values.T
+        return by_column.T, np.broadcast_to(np.arange(len(columns)) < len(columns) - 1, by_column.T.shape)
     values = np.concatenate([values, np.where(is_observed, response, 0.0)], 1)
     if mask is None and is_observed.all():
         return values, None
-    if mask is None and not is_observed.any():  # new rows share one mask, which takes no memory
-        return values, np.broadcast_to(np.arange(len(columns)) < len(columns) - 1, values.shape)
     mask = np.ones((len(values), len(columns) - 1), bool) if mask is None else mask
     return values, np.concatenate([mask, is_observed], 1)
 

@@ -39,9 +39,9 @@ def numbers_per_row(rows: Rows, num_classes: int) -> float:
     )
 
 
-def chunk_table(densities: Densities, rows: Rows, part: slice) -> Float[Array, "n K"]:
-    """The table of some successive rows, made in this thread."""
-    table, chunk = densities[0], rows.take(part)
+def chunk_table(densities: Densities, rows: Rows, part: slice | None = None) -> Float[Array, "n K"]:
+    """The table of some successive rows, or of all, made in this thread."""
+    table, chunk = densities[0], rows if part is None else rows.take(part)
     doubles = {name: v if hasattr(v, "tocsr") else v.astype(np.float64, copy=False) for name, v in chunk.values.items()}
     precise = dataclasses.replace(chunk, values=doubles)
     with np.errstate(divide="ignore", over="ignore"):

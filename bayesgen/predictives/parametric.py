@@ -93,14 +93,19 @@ class StudentTPredictive(LocationScale):
     scale: Float[np.ndarray, "*draws n"]
 
     @property
+    def _shared_df(self) -> Float[np.ndarray, "*draws #n"]:
+        """The degrees of freedom: one number where all rows share it in memory."""
+        return self.df if any(self.df.strides) else self.df[..., :1]
+
+    @property
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        return np.where(self.df > 1, self.loc, np.nan)
+        return self.loc if (self._shared_df > 1).all() else np.where(self.df > 1, self.loc, np.nan)
 
     @property
     def std(self) -> Float[np.ndarray, "*draws n"]:
         """scale sqrt(df / (df - 2))."""
         with np.errstate(divide="ignore"):
-            return self.scale * np.sqrt(self.df / np.maximum(self.df - 2, 0.0))
+            return self.scale * np.sqrt(self._shared_df / np.maximum(self._shared_df - 2, 0.0))
 
     def log_density(self, values: Float[ArrayOrNumber, "..."]) -> Float[np.ndarray, "*draws n"]:
         half = 0.5 * self.df

@@ -370,7 +370,7 @@ def last_given_rest(
         with_squares: whether to compute squared distances.
     """
     observed = np.broadcast_to(True, rows.shape) if observed is None else observed
-    mean, scale, half_log_det = np.empty((3, len(loc), len(rows)))
+    mean = np.empty((len(loc), len(rows)))
     squares = np.empty(mean.shape) if with_squares else None
     center = loc[:, :-1].mean(0)  # subtracted from rows first, so that offsets lose no digits
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
@@ -398,20 +398,22 @@ def last_given_rest(
                     white -= (whiten @ shift[s])[:, None]
                 squares[s, places] = np.einsum("dn,dn->n", white, white)
 
-    for mask, members in zip(patterns, rows_by_pattern, strict=False):
+    scale, half_log_det = np.empty((2, len(loc), len(patterns)))
+    for index, (mask, members) in enumerate(zip(patterns, rows_by_pattern, strict=False)):
         is_used = np.append(mask, True)
         factor = np.linalg.cholesky(np.where(is_used[:, None] & is_used, correlations, np.eye(len(is_used))))
         inverse = np.linalg.inv(factor[:, :-1, :-1])
         slope = np.einsum("sd,sde->se", factor[:, -1, :-1], inverse) * deviations[:, -1:] / deviations[:, :-1]
         constant = (loc[:, -1] - (slope * shift).sum(1))[:, None]
-        scale[:, members] = (deviations[:, -1] * factor[:, -1, -1])[:, None]
+        scale[:, index] = deviations[:, -1] * factor[:, -1, -1]
         log_deviations = np.where(mask, np.log(deviations[:, :-1]), 0.0).sum(1)
-        half_log_det[:, members] = (log_diagonal(factor[:, :-1, :-1]) + log_deviations)[:, None]
+        half_log_det[:, index] = log_diagonal(factor[:, :-1, :-1]) + log_deviations
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
         size = CACHED_CELLS / 4 / matrix.shape[-1]
         if isinstance(members, slice):
             all_in_threads(fill_places, even_chunks(len(rows), size))
         else:
             all_in_threads(fill_places, [members[part] for part in even_chunks(len(members), size)])
-    num_observed = patterns.sum(1)[pattern_of_row if len(patterns) > 1 else slice(None)]
-    return LastGivenRest(mean, scale, squares, half_log_det, num_observed)
+    pattern_index = slice(None) if len(patterns) == 1 else pattern_of_row
+    scale, half_log_det = (np.broadcast_to(table[:, pattern_index], mean.shape) for table in (scale, half_log_det))
+    return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_index])
