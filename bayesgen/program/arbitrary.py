@@ -154,10 +154,9 @@ def dispersed_starts(program: Program, seed: Seed, num_draws: int = PRIOR_STARTS
     Points that know of the prior reach modes that climbs from the origin do not. Inside float64.
     """
     rng = generator(as_key(seed))
-    points = [
-        _about_prior_means.by_numpy(program, arbitrary_numbers(rng), rng.integers(2**31)) for _ in range(num_draws)
-    ]
-    return dispersed(np.stack(points), rng)
+    numbers = [(arbitrary_numbers(rng), rng.integers(2**31)) for _ in range(num_draws)]
+    about_means = _about_prior_means.traced(program, *numbers[0])
+    return dispersed(np.stack([about_means(program, *values) for values in numbers]), rng)
 
 
 def dispersed(

@@ -133,9 +133,13 @@ class OwnedJit:
         """Shapes and dtypes of the results; traced once for arguments of the same shapes."""
         return self._jitted(first).eval_shape(first, *args, **kwargs)
 
+    def traced(self, first: Owned, *args: Any) -> Traced:
+        """The function for arguments of these shapes, evaluated by NumPy."""
+        return Traced.from_stage(self._jitted(first).trace(first, *args))
+
     def by_numpy(self, first: Owned, *args: Any) -> Any:
         """The result, evaluated by NumPy: for functions that run a few times, for less than compiling takes."""
-        return Traced.from_stage(self._jitted(first).trace(first, *args))(first, *args)
+        return self.traced(first, *args)(first, *args)
 
     def _jitted(self, first: Owned) -> Any:
         owner = first.owner
@@ -345,4 +349,4 @@ def numpy_results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequen
 def _as(value: Any, variable: Variable) -> ArrayOrNumber:
     """The value as an array of NumPy, of the dtype of a variable; keys as they are."""
     dtype = variable.aval.dtype  # type: ignore[attr-defined]
-    return value if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) else np.asarray(value, dtype)
+    return np.asarray(value, dtype) if isinstance(dtype, np.dtype) else value
