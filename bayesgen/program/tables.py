@@ -73,12 +73,8 @@ class Tables(Stage):
         """The priors whose parameters are known, and the log density without them."""
         if not isinstance(log_density, DensityAtSites):
             return {}, log_density
-        at = log_density.priors(
-            {**others, **{name: form.value(form.points(shape)[0]) for name, shape, form in self.forms}}
-        )
-        priors = {
-            n: _PRIORS[type(at[n]), form](at[n]) for n, _, form in self.forms if (type(at.get(n)), form) in _PRIORS
-        }
+        at = log_density.priors({**others, **{n: form.value(form.points(shape)[0]) for n, shape, form in self.forms}})
+        priors = {n: _PRIORS[type(at[n]), f](at[n]) for n, _, f in self.forms if (type(at.get(n)), f) in _PRIORS}
         return priors, lambda values: log_density(values, tuple(priors))
 
 
@@ -155,8 +151,8 @@ class TableForm(abc.ABC):
 class Table(abc.ABC):
     """The distribution of a latent with independent entries; methods are those of `Conditional`.
 
-    Tables of priors have two more, by which large parameters keep their digits: `updated` with a factor, a table of the
-    same form, and `log_evidence`, the log of the mean of this factor scaled to 1 at a value.
+    Priors have two more, so that large parameters keep their digits: `updated` with a factor, a table of the same form,
+    and `log_evidence`, the log of the mean of this factor scaled to 1 at a value.
     """
 
     @abc.abstractmethod
@@ -200,8 +196,8 @@ class PowerForm(TableForm):
         return jnp.full(shape, small), jnp.full(shape, 1 / small)
 
     def table(self, first: PointAndSlope, second: PointAndSlope) -> "PowerTable":
-        shape = (first[0] * first[1] + 1) / self.power
-        return PowerTable(shape, -second[1] * second[0] ** (1 - self.power) / self.power, self.power)
+        exponent, rate = first[0] * first[1], -second[1] * second[0] ** (1 - self.power) / self.power
+        return PowerTable((exponent + 1) / self.power, rate, self.power)
 
 
 @record
@@ -315,8 +311,8 @@ class DirichletTable(Table):
 
     def log_evidence(self, factor: "DirichletTable", value: Array) -> Float[Array, ""]:
         counts, concentration = factor.concentration - 1, self.concentration
-        log_rising = _log_rising(concentration, counts) - special.xlogy(counts, factor._probs(value))
-        return (log_rising.sum(-1) - _log_rising(concentration.sum(-1), counts.sum(-1))).sum()
+        by_entry = _log_rising(concentration, counts) - special.xlogy(counts, factor._probs(value))
+        return (by_entry.sum(-1) - _log_rising(concentration.sum(-1), counts.sum(-1))).sum()
 
     def log_prob(self, value: Array) -> Float[Array, ""]:
         probs, concentration = self._probs(value), self.concentration
@@ -345,10 +341,8 @@ class DirichletTable(Table):
         return self._shown(mean * (1 - mean) / (total + 1))
 
     def quantile(self, prob: float) -> Array:
-        concentration = np.asarray(self.concentration)
-        return self._shown(
-            scipy.stats.beta.ppf(prob, concentration, concentration.sum(-1, keepdims=True) - concentration)
-        )
+        alpha = np.asarray(self.concentration)
+        return self._shown(scipy.stats.beta.ppf(prob, alpha, alpha.sum(-1, keepdims=True) - alpha))
 
     def _probs(self, value: Array) -> Array:
         return jnp.stack([value, 1 - value], -1) if self.is_binary else value
@@ -510,6 +504,5 @@ def _log_gamma(shape: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 def _log_rising(start: Float[Array, "*shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log gamma(start + step) - log gamma(start) of steps of either sign; NaN as `_log_gamma`."""
-    least, size = jnp.minimum(start, start + step), jnp.where(step < 0, -step, step)
-    rising = log_rising(jnp.where(least > 0, least, 1.0), size)
-    return jnp.where(least > 0, jnp.where(step < 0, -rising, rising), jnp.nan)
+    least, sign = jnp.minimum(start, start + step), jnp.where(step < 0, -1.0, 1.0)
+    return jnp.where(least > 0, sign * log_rising(jnp.where(least > 0, least, 1.0), sign * step), jnp.nan)
