@@ -260,12 +260,12 @@ def _one_by_one(sets: DataSets, method: Method, rule: Rule) -> Scores:
         everything = sets.summaries(index, method.needs_rows)
         ProgramProblem(sets.model, everything).checked_for(method)
         for position in np.flatnonzero(sets.weights[index]).tolist():
+            row = sets.rows.take(positions[[position]])
             try:
                 fit = _fit_before(sets, everything.scaled_schema, index, position, method)
-            except (DataError, FitError):  # these rows give no estimate
+                (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
+            except (DataError, FitError):  # these rows give no estimate, or no mode
                 continue
-            row = sets.rows.take(positions[[position]])
-            (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
     return log_scores, joint
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.sparse
 import scipy.stats
 from scipy.special import gammaln
 
@@ -233,3 +234,13 @@ def test_rows_that_have_no_statistic_are_learned_by_one_compiled_function():
     logs = scipy.stats.norm.logpdf(grid, 0, 3) + scipy.stats.t.logpdf(values[:8, None], 5.0, grid).sum(0)
     expected = scipy.stats.t.logpdf(values[8], 5.0, grid[np.argmax(logs)])
     np.testing.assert_allclose(result.log_scores[8], expected, atol=1e-4)
+
+
+def test_rows_before_which_there_is_no_mode_have_no_score_in_sparse_rows_as_in_dense_ones():
+    counts, y, pairs = np.random.default_rng(0).poisson(2.0, (7, 3)), list("abababa"), [(bg.Exact(), bg.PlugIn("mode"))]
+    model = bg.NaiveBayes(bg.DirichletMultinomial(2.0))
+    dense, sparse = (
+        bg.prequential(model, X, y, pairs=pairs).log_joint_scores for X in (counts, scipy.sparse.csr_array(counts))
+    )
+    assert np.isnan(dense[0]) and np.isfinite(dense[-1])
+    np.testing.assert_allclose(sparse, dense, rtol=1e-9)
