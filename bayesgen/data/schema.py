@@ -113,8 +113,9 @@ class Schema:
 
     def _is_scale(self, values: object) -> bool:
         """Whether these are means or variances as fits make them: a floating-point number for each column."""
-        is_float = isinstance(values, Array) and values.dtype.kind == "f" and values.ndim in (1, 2)
-        return is_float and values.shape[-1] == len(self.columns or ())
+        if not isinstance(values, Array) or values.dtype.kind != "f" or values.ndim not in (1, 2):
+            return False
+        return values.shape[-1] == len(self.columns or ())
 
     def __hash__(self) -> int:
         """By content, as far as it costs little however many columns there are."""
