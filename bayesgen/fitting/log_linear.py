@@ -54,7 +54,7 @@ class LinearLogOdds:
     @functools.cached_property
     def label_sums(self) -> Coefficients:
         """Weighted sums of the features of each class, of which the scores of labels are made."""
-        return class_sums(self.features.T, self.codes, len(self.start), self.weights)
+        return np.asarray(class_sums(self.features.T, self.codes, len(self.start), self.weights))
 
     def at(self, coefficients: Coefficients) -> tuple[float, Coefficients]:
         """Value and gradient."""
