@@ -49,7 +49,7 @@ class LogDensity(abc.ABC):
 
     @property
     def loops_over_rows(self) -> bool:
-        """Whether it loops over rows of data, so that full optimisation by the compiler pays."""
+        """Whether it loops over rows of data, so that an evaluation takes long where they are many."""
         return False
 
     @property
@@ -67,6 +67,10 @@ class DerivedDensity(LogDensity):
     """A log density that is made of another one, of which it has all but its vector."""
 
     density: LogDensity
+
+    @property
+    def cost(self) -> float:
+        return self.density.cost
 
     @property
     def loops_over_rows(self) -> bool:

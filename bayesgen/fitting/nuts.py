@@ -108,10 +108,11 @@ class NUTS(Settings, Method):
     heavy tails in which chains diverge or wander), it adapts the coordinates to the draws of a longer warm-up, by
     windows as Stan does, but of all chains together. `fit.attributes` holds the path that was taken, and its target.
 
-    Continuous latents of each row are sampled with the others, in adapted coordinates. Where some draws diverge, as in
-    the funnel of effects about a mean with an unknown scale, a latent with one coordinate is integrated out by
-    quadrature instead, and drawn exactly given each draw of the others; not if errors of the quadrature (of densities
-    with kinks, say) vary by more than 0.02 among draws.
+    A continuous latent of each row that is normal given all else, as an effect about a mean with normal noise, is
+    integrated out in closed form, and drawn exactly given each draw of the others. Other latents of rows are sampled
+    with the others, in adapted coordinates. Where some draws diverge, as in a funnel, a latent with one coordinate is
+    integrated out by quadrature instead; not if errors of the quadrature (of densities with kinks, say) vary by more
+    than 0.02 among draws.
 
     Args:
         num_warmup: warm-up steps a chain; None for 150 where the posterior is whitened, 400 where it is not.
@@ -170,33 +171,48 @@ class NUTS(Settings, Method):
         target = self.target(problem)
         if target.density.dimension == 0:
             return self._fit_of_chains(problem, target, {}, {}, {"path": "independent draws"})
-        density = target.density
-        with_rows = density if isinstance(density, WithRowLatents) else None
-        find_starts = functools.partial(target.starts, problem.seed)
-        # a mode of the latents of rows says little of how far they and the others reach
-        starts = find_starts if with_rows is None else None
+        starts = functools.partial(target.starts, problem.seed)
         marginal = functools.cache(lambda: integrated_density(problem, self.integrate_out, "NUTS", is_hard=True))
 
         def yields() -> bool:
             return not target.integrated and (easier := marginal()) is not None and easier.cost < LITTLE_WORK
 
-        chains = self._first_chains(density, starts, problem.seed, problem.progress, yields)
+        if isinstance(target.density, WithRowLatents):
+            chains = self._chains_with_rows(target.density, starts, problem)
+            digests = {"row_digests": row_digests(target.density.rows)}
+        else:
+            chains, digests = self._first_chains(target.density, starts, problem.seed, problem.progress, yields), {}
         if chains.stats["diverging"].any() and not target.integrated and (easier := marginal()) is not None:
             target = Target(easier, problem.program)
-            find_starts = functools.partial(target.starts, problem.seed)
-            chains = self.chains(easier, find_starts, problem.seed, problem.progress)
-        row_draws, path = {}, chains.path if with_rows is None else "adapted: with the latents of rows"
-        if with_rows is not None and with_rows.marginal is not None and chains.stats["diverging"].any():
-            marginal_chains = self.chains(with_rows.marginal, find_starts, problem.seed, problem.progress)
-            with jax.enable_x64(True), placed(with_rows.cost):
-                drawn = with_rows.draws_of_rows(marginal_chains.values, problem.seed)
-            if drawn is not None:
-                chains, row_draws = marginal_chains, drawn
-                path = f"{marginal_chains.path}; latents of rows integrated out"
-        values, attributes = {**chains.values, **row_draws}, chain_attributes(chains) | problem.about_products
-        attributes["path"] = path
-        attributes |= {} if with_rows is None else {"row_digests": row_digests(with_rows.rows)}
-        return self._fit_of_chains(problem, target, values, chains.stats, attributes, chains.warnings)
+            starts = functools.partial(target.starts, problem.seed)
+            chains = self.chains(easier, starts, problem.seed, problem.progress)
+        attributes = chain_attributes(chains) | problem.about_products | digests
+        return self._fit_of_chains(problem, target, chains.values, chains.stats, attributes, chains.warnings)
+
+    def _chains_with_rows(self, density: WithRowLatents, starts: Callable[[], Any], problem: ProgramProblem) -> Chains:
+        """Draws with the latents of rows: integrated out where these are normal, or where chains of all diverge."""
+        with jax.enable_x64(True):
+            normal = density.with_normal_rows() if self.precondition else None
+        drawn = None if normal is None else self._rows_integrated(normal, starts, problem)
+        if drawn is not None:
+            return drawn
+        # a mode of the latents of rows says little of how far they and the others reach
+        chains = self.chains(density, None, problem.seed, problem.progress)
+        if chains.stats["diverging"].any():
+            drawn = self._rows_integrated(density, starts, problem)
+        return drawn or dataclasses.replace(chains, path="adapted: with the latents of rows")
+
+    def _rows_integrated(
+        self, density: WithRowLatents, starts: Callable[[], Any], problem: ProgramProblem
+    ) -> Chains | None:
+        """Draws of the marginal density, and of the latents of rows given each; None where integrals are not good."""
+        if density.marginal is None:
+            return None
+        chains = self.chains(density.marginal, starts, problem.seed, problem.progress)
+        with jax.enable_x64(True), placed(density.cost):
+            drawn = density.draws_of_rows(chains.values, problem.seed)
+        path = f"{chains.path}; latents of rows integrated out"
+        return drawn and dataclasses.replace(chains, values={**chains.values, **drawn}, path=path)
 
     def target(self, problem: ProgramProblem) -> Target:
         """The log density that is sampled first.

@@ -10,7 +10,16 @@ import numpy as np
 
 from bayesgen.log_density import DerivedDensity
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import CACHED_CELLS, OwnedJit, as_key, mostly_in_threads, over_chunks, padded_size
+from bayesgen.runtime import (
+    CACHED_CELLS,
+    OwnedJit,
+    SizedJit,
+    as_key,
+    generator,
+    mostly_in_threads,
+    over_chunks,
+    padded_size,
+)
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import DensityAtSites, ProgramDensity
@@ -90,11 +99,11 @@ class IntegratedDensity(DerivedDensity):
             seed: integer or JAX key.
         """
         left = {name: np.reshape(latents[name], (-1, *latents[name].shape[2:])) for name, _ in self.latents}
-        keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
+        keys = generator(as_key(seed)).integers(0, 1 << 32, (math.prod(shape), 2), np.uint32)
         numbers = self.density.dimension + self.elimination.num_normals**2
-        size = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers)))
+        size, draw = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers))), _draws.for_size(len(keys) * numbers)
         drawn = over_chunks(
-            lambda part: _draws(self, *part), (left, keys), len(keys), size, least=size, each=mostly_in_threads
+            lambda part: draw(self, *part), (left, keys), len(keys), size, least=size, each=mostly_in_threads
         )
         values, log_densities = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), drawn)
         return values, log_densities
@@ -117,7 +126,7 @@ def _misfit(density: IntegratedDensity, latents: Arrays) -> Float[Array, ""]:
     return misfit.max()
 
 
-@OwnedJit
+@functools.partial(SizedJit, few=5e5, some=math.inf)
 def _draws(
     density: IntegratedDensity, latents: Arrays, keys: Array
 ) -> tuple[dict[str, Float[Array, "draws ..."]], Float[Array, " draws"]]:

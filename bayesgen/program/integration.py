@@ -40,6 +40,7 @@ UNRESOLVED = 0.01  # difference of logs of integrals by all points, and by every
 RISE = 1e-6  # of a log density, that is no rounding
 PROPOSALS = 4  # of an exact draw
 MOST_STEPS = 30
+PROBES = np.array([-6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0])  # deviations at which densities may prove not normal
 SHIFTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 
 LogDensities = Callable[[Any, Float[Array, "C d"]], Float[Array, " C"]]
@@ -317,6 +318,40 @@ def log_integrals(
     by_proposal = jnp.stack([proposal.log_density(points) for proposal in (first, second)])
     shares = np.array([FIRST, SECOND])[:, None, None]
     return logsumexp(logs - logsumexp(by_proposal, axis=0, b=shares), axis=0)
+
+
+class NormalLine(NamedTuple):
+    """Densities of one coordinate whose logs are quadratic in it.
+
+    Attributes:
+        log_integrals: logs of their integrals.
+        means, deviations: of the coordinate; NaN where a density is not normal.
+        misfits: the largest difference of logs from those of normal densities, up to some deviations from the means.
+    """
+
+    log_integrals: Float[Array, " C"]
+    means: Float[Array, " C"]
+    deviations: Float[Array, " C"]
+    misfits: Float[Array, " C"]
+
+    @classmethod
+    def of(cls, log_densities: LogDensities, parameters: Any, num_cases: int) -> "NormalLine":
+        """The densities, differentiable by their parameters, from derivatives at two points."""
+
+        def at(x: Float[Array, " C"]) -> Float[Array, " C"]:
+            return log_densities(parameters, x[:, None])
+
+        def slopes(x: Float[Array, " C"]) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
+            return jax.jvp(at, (x,), (jnp.ones(num_cases),))
+
+        (_, slope), (_, bend) = jax.jvp(slopes, (jnp.zeros(num_cases),), (jnp.ones(num_cases),))
+        near = jax.lax.stop_gradient(-slope / bend)  # the mean but for rounding, which a second step mends
+        level, slope = slopes(near)
+        means, top = near - slope / bend, level - 0.5 * slope**2 / bend
+        deviations = 1 / jnp.sqrt(-bend)
+        probed = jax.vmap(at)(means + deviations * PROBES[:, None])
+        misfits = jnp.abs(probed - top + 0.5 * PROBES[:, None] ** 2).max(0)
+        return cls(top + 0.5 * np.log(2 * np.pi) + jnp.log(deviations), means, deviations, misfits)
 
 
 def _safe(log_densities: LogDensities, parameters: Any) -> ManyLogDensities:

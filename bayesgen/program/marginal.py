@@ -14,9 +14,10 @@ from bayesgen.errors import ModelError
 from bayesgen.typing import Array, Float
 
 from .evaluation import evaluate
-from .integration import IN_ONE, MOST_AXES, DensityLine, LogDensities, log_integrals
+from .integration import IN_ONE, MOST_AXES, DensityLine, LogDensities, NormalLine, log_integrals
 from .structure import Arrays, Program
 
+MOST_MISFIT = 1e-6  # of the log of a normal density
 Row = tuple[Arrays, Arrays, Arrays]  # values, covariates and masks of a row
 
 
@@ -57,6 +58,8 @@ def joint_table(program: Program, latents: Arrays, rows: Rows, names: Collection
             log_probs = _log_prob_of_copies(program, row, names)
             return log_probs(latents, _repeated(free_local, num_copies)).reshape(shape)
         log_densities = _log_densities_of_copies(program, row, names)
+        if structure.has_normal_rows:
+            return NormalLine.of(log_densities, latents, num_copies).log_integrals.reshape(shape)
         return log_integrals(log_densities, latents, num_copies, num_axes, shift).reshape(shape)
 
     return jax.vmap(row_table)((values, rows.covariates, rows.observed), free_local)
@@ -74,8 +77,13 @@ def row_draws(
 
     def row_draw(row: Row, code: Array, key: Any) -> tuple[Float[Array, " 1"], Float[Array, ""]]:
         log_densities, keys = _log_densities_of_copies(program, row, names), jax.random.split(key)
-        line = DensityLine.of(log_densities, latents, len(classes), 2 * IN_ONE - 1)
         possible = (code < 0) | (classes == code)
+        if structure.has_normal_rows:
+            normal = NormalLine.of(log_densities, latents, len(classes))
+            chosen = jax.random.categorical(keys[1], jnp.where(possible, normal.log_integrals, -jnp.inf))
+            point = normal.means[chosen] + normal.deviations[chosen] * jax.random.normal(keys[0])
+            return point[None], _proven(normal, possible)
+        line = DensityLine.of(log_densities, latents, len(classes), 2 * IN_ONE - 1)
         fine, coarse = (jnp.where(possible, line.log_integrals(every), -jnp.inf) for every in (1, 2))
         point = line.draw(log_densities, latents, keys[0])[jax.random.categorical(keys[1], fine)]
         return point[None], logsumexp(coarse) - logsumexp(fine)
@@ -84,6 +92,23 @@ def row_draws(
     keys = jax.random.split(key, rows.num_rows)
     points, errors = jax.vmap(row_draw)((rows.values, rows.covariates, rows.observed), codes, keys)
     return structure.free_local(points), errors
+
+
+def _proven(normal: NormalLine, possible: Any) -> Float[Array, ""]:
+    """Zero where densities are normal, else NaN."""
+    return jnp.where(jnp.where(possible, normal.misfits, 0.0).max() < MOST_MISFIT, 0.0, jnp.nan)
+
+
+def errors_of_normal(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
+    """Zero if the latent of each row is normal given latents, row and each class, else NaN."""
+
+    num_copies = program.num_classes * program.structure.num_joint_values
+
+    def row_error(row: Row) -> Float[Array, ""]:
+        log_densities = _log_densities_of_copies(program, row, program.row_sites)
+        return _proven(NormalLine.of(log_densities, latents, num_copies), True)
+
+    return jax.vmap(row_error)((rows.values, rows.covariates, rows.observed)).sum()
 
 
 def _log_prob_of_copies(

@@ -17,9 +17,10 @@ from bayesgen.log_density import LogDensity
 from bayesgen.records import record
 from bayesgen.runtime import (
     CACHED_CELLS,
-    LIGHT_OPTIMISATION,
     OwnedJit,
+    SizedJit,
     as_key,
+    generator,
     mostly_in_threads,
     over_chunks,
     padded_size,
@@ -27,11 +28,13 @@ from bayesgen.runtime import (
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
+from .arbitrary import dispersed_starts
 from .density import LogPriorKind, ProgramDensity, StatisticsTerm
 from .evaluation import evaluate
-from .marginal import row_draws
+from .marginal import errors_of_normal, row_draws
 from .structure import Arrays, Program
 
+NUM_PROVEN, ROWS_PROVEN = 3, 100  # values of the other latents, and rows, whose latents prove normal before sampling
 MOST_ERROR = 0.02  # standard deviation, over draws, of the error of a log density that is sampled
 
 
@@ -100,6 +103,21 @@ class WithRowLatents(LogDensity):
             return None
         return ProgramDensity(self.program, (StatisticsTerm(self.statistics.padded()),), LogPriorKind.SITES)
 
+    def with_normal_rows(self) -> "WithRowLatents | None":
+        """The density that knows the latents of rows to be normal given all else; None where some are not.
+
+        Their integrals have a closed form then. It is proven at a few values of the other latents here, and at each
+        draw by `draws_of_rows`. Inside float64.
+        """
+        if self.marginal is None:
+            return None
+        program, rows = self.program, self.rows.take(slice(ROWS_PROVEN))
+        points = map(self._latent_density.constrain, dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:])
+        errors = [_errors_of_normal.by_numpy(program, {n: p[n] for n in program.latents}, rows) for p in points]
+        structure = dataclasses.replace(program.structure, has_normal_rows=True)
+        known = program.replace(structure=structure, plan=program.plan)
+        return dataclasses.replace(self, program=known) if np.isfinite(errors).all() else None
+
     def draws_of_rows(
         self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed
     ) -> dict[str, Float[np.ndarray, "chain draw n ..."]] | None:
@@ -109,10 +127,12 @@ class WithRowLatents(LogDensity):
         """
         joined = {name: latents[name].reshape(-1, *latents[name].shape[2:]) for name in self.program.latents}
         shape = next(iter(latents.values())).shape[:2]
-        keys = np.asarray(jax.random.key_data(jax.random.split(as_key(seed), math.prod(shape))))
-        size = padded_size(max(1, CACHED_CELLS // (self.rows.num_rows * self.program.num_cases)))
+        keys = generator(as_key(seed)).integers(0, 1 << 32, (math.prod(shape), 2), np.uint32)
+        numbers = self.rows.num_rows * self.program.num_cases
+        size = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers)))
+        draw = _draws.for_size(len(keys) * numbers)
         draws, errors = over_chunks(
-            lambda part: _draws(self, *part), (joined, keys), len(keys), size, least=size, each=mostly_in_threads
+            lambda part: draw(self, *part), (joined, keys), len(keys), size, least=size, each=mostly_in_threads
         )
         if not np.std(errors) < MOST_ERROR:
             return None
@@ -171,7 +191,10 @@ def _constrained(density: WithRowLatents, latents: Arrays, free: Arrays) -> dict
     return {n: site.from_site(sites[n]["value"]) for n, site in program.structure.continuous_local}
 
 
-@functools.partial(OwnedJit, compiler_options=LIGHT_OPTIMISATION)
+_errors_of_normal = OwnedJit(errors_of_normal)
+
+
+@functools.partial(SizedJit, few=5e5, some=math.inf)
 def _draws(
     density: WithRowLatents, latents: Arrays, keys: Array
 ) -> tuple[dict[str, Float[Array, "draws n ..."]], Float[Array, " draws"]]:

@@ -125,6 +125,8 @@ class Structure:
         local: (site, its shape) of the latents of each row.
         counts_partly: whether a scale, a mask or censoring says how much of rows counts in training.
         finite: the discrete latents that all rows share; `latents` are the continuous ones.
+        has_normal_rows: whether the one continuous latent of each row is normal given all else, as `WithRowLatents` has
+            proven.
     """
 
     plate: str
@@ -138,6 +140,7 @@ class Structure:
     counts_partly: bool = False
     row_deterministics: tuple[tuple[str, int], ...] = ()
     finite: tuple[FiniteSite, ...] = ()
+    has_normal_rows: bool = False
 
     @functools.cached_property
     def finite_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
@@ -360,7 +363,8 @@ class Program(abc.ABC):
     def num_cases(self) -> int:
         """The number of classes, times joint values or points of the local latents: evaluations of a row."""
         structure = self.structure
-        return self.num_classes * structure.num_joint_values * num_points(structure.num_free_local)
+        points = 1 if structure.has_normal_rows else num_points(structure.num_free_local)
+        return self.num_classes * structure.num_joint_values * points
 
     @property
     def hides_states(self) -> bool:

@@ -49,6 +49,7 @@ def shifted(n, *, error):
         numpyro.sample("x", dist.Normal(effect, error))
 
 
+SAMPLED = "adapted: with the latents of rows"
 EFFECTS = bg.GenerativeProgram(effects, classes=2, local="effect")
 SHIFTED = bg.GenerativeProgram(shifted, classes=2, local=("z", "effect"))
 LABELS = np.arange(ROWS) % 2
@@ -106,11 +107,16 @@ def test_a_row_of_weight_two_is_two_rows():
         bg.fit(EFFECTS, DATA, np.where(np.arange(ROWS) < 3, None, LABELS), method=bg.NUTS())
 
 
-def test_latents_of_rows_are_sampled_with_the_rest(fitted):
+@pytest.mark.parametrize(
+    "path", ["whitened; latents of rows integrated out", pytest.param(SAMPLED, marks=pytest.mark.slow)]
+)
+def test_draws_of_latents_of_rows_and_of_the_others_are_exact(fitted, path):
     """Their posterior is the closed form given the other draws; that of the others is exact on a grid."""
+    if path == SAMPLED:
+        fitted = bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=400, precondition=False), seed=0)
     found = fitted.parameters
     assert found["effect"].shape == (4, 400, ROWS)
-    assert fitted.attributes["path"] == "adapted: with the latents of rows"
+    assert fitted.attributes["path"] == path
     assert fitted.to_datatree()["posterior"]["effect"].dims == ("chain", "draw", "row")
     first, second, spread = np.meshgrid(
         np.linspace(-3, 1, 33), np.linspace(0, 4, 33), np.linspace(0.3, 3, 40), indexing="ij"
@@ -129,6 +135,36 @@ def scores_of_effects(latents, effects):
     mean, spread = latents["mean"].reshape(-1, 2)[:, LABELS], latents["spread"].reshape(-1, 1)
     conditional = spread / (spread**2 + ERROR**2) * (DATA["x"] - mean)
     return (effects.reshape(-1, ROWS) - conditional) * np.sqrt(1 + (spread / ERROR) ** 2)
+
+
+def test_normal_effects_are_integrated_out_in_closed_form(fitted):
+    with_rows = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
+    vector = RNG.normal(size=3)
+    mean, spread = vector[:2], np.exp(vector[2])
+    prior = scipy.stats.norm(0, 3).logpdf(mean).sum() + scipy.stats.halfnorm(0, 2).logpdf(spread) + vector[2]
+    with jax.enable_x64(True):
+        density = with_rows.with_normal_rows().marginal.by_numpy(vector)
+    close(density, prior + marginals(mean, spread, DATA)[np.arange(ROWS), LABELS].sum(), rtol=1e-10)
+
+
+LOOKALIKES = {
+    "heavy tails": lambda effect, error: dist.StudentT(5.0, effect, error),
+    "in part of the range": lambda effect, error: dist.Normal(jnp.clip(effect, -4.0, 4.0), error),
+    "with the scale": lambda effect, error: dist.Normal(effect, error * (1 + 0.01 * effect**2)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKALIKES)
+def test_effects_that_only_look_normal_are_not_taken_for_it(name):
+    def lookalike(n, *, error):
+        spread = numpyro.sample("spread", dist.HalfNormal(2))
+        with numpyro.plate("rows", n):
+            effect = numpyro.sample("effect", dist.Normal(0.0, spread))
+            numpyro.sample("x", LOOKALIKES[name](effect, error))
+
+    summarized = bg.summarize(bg.GenerativeProgram(lookalike, label=None, local="effect"), DATA)
+    with jax.enable_x64(True):
+        assert WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows() is None
 
 
 NEW_ROWS = {name: values[:3] for name, values in DATA.items()}
@@ -272,7 +308,7 @@ def test_latents_of_rows_are_integrated_out_where_their_chains_diverge(monkeypat
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit = bg.fit(EFFECTS, DATA, LABELS, method=bg.NUTS(num_samples=10))
     close(fit.parameters["effect"], effect if is_accurate else effect + 1)
-    paths = {True: "whitened; latents of rows integrated out", False: "adapted: with the latents of rows"}
+    paths = {True: "whitened; latents of rows integrated out", False: SAMPLED}
     assert fit.attributes["path"] == paths[is_accurate]
 
 
