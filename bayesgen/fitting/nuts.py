@@ -211,8 +211,10 @@ class NUTS(Settings, Method):
         chains = self.chains(density.marginal, starts, problem.seed, problem.progress)
         with jax.enable_x64(True), placed(density.cost):
             drawn = density.draws_of_rows(chains.values, problem.seed)
+        if drawn is None:
+            return None
         path = f"{chains.path}; latents of rows integrated out"
-        return drawn and dataclasses.replace(chains, values={**chains.values, **drawn}, path=path)
+        return dataclasses.replace(chains, values={**chains.values, **drawn}, path=path)
 
     def target(self, problem: ProgramProblem) -> Target:
         """The log density that is sampled first.

@@ -41,6 +41,7 @@ RISE = 1e-6  # of a log density, that is no rounding
 PROPOSALS = 4  # of an exact draw
 MOST_STEPS = 30
 PROBES = np.array([-6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0])  # deviations at which densities may prove not normal
+MOST_MISFIT = 1e-6  # of the log of a normal density there
 SHIFTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 
 LogDensities = Callable[[Any, Float[Array, "C d"]], Float[Array, " C"]]
@@ -326,13 +327,13 @@ class NormalLine(NamedTuple):
     Attributes:
         log_integrals: logs of their integrals.
         means, deviations: of the coordinate; NaN where a density is not normal.
-        misfits: the largest difference of logs from those of normal densities, up to some deviations from the means.
+        errors: zero where the log of a density is that of a normal one, up to some deviations from the mean, else NaN.
     """
 
     log_integrals: Float[Array, " C"]
     means: Float[Array, " C"]
     deviations: Float[Array, " C"]
-    misfits: Float[Array, " C"]
+    errors: Float[Array, " C"]
 
     @classmethod
     def of(cls, log_densities: LogDensities, parameters: Any, num_cases: int) -> "NormalLine":
@@ -350,8 +351,9 @@ class NormalLine(NamedTuple):
         means, top = near - slope / bend, level - 0.5 * slope**2 / bend
         deviations = 1 / jnp.sqrt(-bend)
         probed = jax.vmap(at)(means + deviations * PROBES[:, None])
-        misfits = jnp.abs(probed - top + 0.5 * PROBES[:, None] ** 2).max(0)
-        return cls(top + 0.5 * np.log(2 * np.pi) + jnp.log(deviations), means, deviations, misfits)
+        is_normal = (jnp.abs(probed - top + 0.5 * PROBES[:, None] ** 2) < MOST_MISFIT).all(0)
+        errors = jnp.where(is_normal, 0.0, jnp.nan)
+        return cls(top + 0.5 * np.log(2 * np.pi) + jnp.log(deviations), means, deviations, errors)
 
 
 def _safe(log_densities: LogDensities, parameters: Any) -> ManyLogDensities:

@@ -17,7 +17,6 @@ from .evaluation import evaluate
 from .integration import IN_ONE, MOST_AXES, DensityLine, LogDensities, NormalLine, log_integrals
 from .structure import Arrays, Program
 
-MOST_MISFIT = 1e-6  # of the log of a normal density
 Row = tuple[Arrays, Arrays, Arrays]  # values, covariates and masks of a row
 
 
@@ -82,7 +81,7 @@ def row_draws(
             normal = NormalLine.of(log_densities, latents, len(classes))
             chosen = jax.random.categorical(keys[1], jnp.where(possible, normal.log_integrals, -jnp.inf))
             point = normal.means[chosen] + normal.deviations[chosen] * jax.random.normal(keys[0])
-            return point[None], _proven(normal, possible)
+            return point[None], jnp.where(possible, normal.errors, 0.0).sum()
         line = DensityLine.of(log_densities, latents, len(classes), 2 * IN_ONE - 1)
         fine, coarse = (jnp.where(possible, line.log_integrals(every), -jnp.inf) for every in (1, 2))
         point = line.draw(log_densities, latents, keys[0])[jax.random.categorical(keys[1], fine)]
@@ -94,11 +93,6 @@ def row_draws(
     return structure.free_local(points), errors
 
 
-def _proven(normal: NormalLine, possible: Any) -> Float[Array, ""]:
-    """Zero where densities are normal, else NaN."""
-    return jnp.where(jnp.where(possible, normal.misfits, 0.0).max() < MOST_MISFIT, 0.0, jnp.nan)
-
-
 def errors_of_normal(program: Program, latents: Arrays, rows: Rows) -> Float[Array, ""]:
     """Zero if the latent of each row is normal given latents, row and each class, else NaN."""
 
@@ -106,7 +100,7 @@ def errors_of_normal(program: Program, latents: Arrays, rows: Rows) -> Float[Arr
 
     def row_error(row: Row) -> Float[Array, ""]:
         log_densities = _log_densities_of_copies(program, row, program.row_sites)
-        return _proven(NormalLine.of(log_densities, latents, num_copies), True)
+        return NormalLine.of(log_densities, latents, num_copies).errors.sum()
 
     return jax.vmap(row_error)((rows.values, rows.covariates, rows.observed)).sum()
 
