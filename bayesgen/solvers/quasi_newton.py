@@ -147,7 +147,7 @@ def _quasi_newton(xp: Any, moves: Array, falls: Array, inverse: Array, gradient:
 
 
 POINTS_A_CALL = 16  # evaluated by one call of a compiled function, at most
-MOST_FEW_ROWS = 5e4  # multiplications of an evaluation that loops over rows, up to which optimising takes more time
+MOST_FEW_ROWS = 1e5  # multiplications of one evaluation that loops over rows, up to which climbs are short
 MOST_DENSE_AXES = 64  # dimensions up to which axes of coordinates are a matrix
 
 Vector: TypeAlias = Float[np.ndarray, " D"]
@@ -222,14 +222,9 @@ _compiled_for_few = OwnedJit(_climbed, compiler_options=FAST_TO_COMPILE)
 _compiled_for_rows = OwnedJit(_climbed)
 
 
-def loops_over_many_rows(density: LogDensity) -> bool:
-    """Whether full optimisation by the compiler pays, for the search and for the sampler."""
-    return density.loops_over_rows and density.cost > MOST_FEW_ROWS
-
-
 def _compiled_for(density: LogDensity) -> OwnedJit:
     """The compiled function for a density: of few coordinates and rows, compiling takes longer than climbing."""
-    if loops_over_many_rows(density):
+    if density.loops_over_rows and density.cost > MOST_FEW_ROWS:
         return _compiled_for_rows
     return _compiled_for_few if density.dimension <= MOST_DENSE_AXES else _compiled
 

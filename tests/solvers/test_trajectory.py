@@ -16,7 +16,7 @@ import scipy.stats
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
 from bayesgen.solvers.curvature import AffineMap, Whitened
-from bayesgen.solvers.sampler import _rewhitened, sample_chains
+from bayesgen.solvers.sampler import _rewhitened, advance, advance_of, sample_chains
 from bayesgen.solvers.trajectory import GRADIENT, MOMENTUM, POSITION, TREE, begin, extend, is_turning
 
 DIMENSION = 3
@@ -309,3 +309,10 @@ def test_draws_are_white_in_the_coordinates_that_they_give(density, is_dense):
     old, new = (block[0] if is_dense else np.diag(block[:, 0, 0]) for block in blocks)
     white = np.linalg.solve(new, old @ (draws.reshape(-1, DIMENSION) - draws.mean((0, 1))).T)
     np.testing.assert_allclose(np.cov(white), np.eye(DIMENSION), atol=0.1)
+
+
+@pytest.mark.parametrize(("rows", "is_light"), [(0, True), (1_000, True), (10_000, False)])
+def test_steps_over_many_rows_alone_are_worth_full_optimisation(density, rows, is_light, monkeypatch):
+    monkeypatch.setattr(ShearedDensity, "cost", float(rows))
+    monkeypatch.setattr(ShearedDensity, "loops_over_rows", rows > 0)
+    assert (advance_of(Whitened(density, AffineMap.shift(np.zeros(DIMENSION)))) is advance) is is_light
