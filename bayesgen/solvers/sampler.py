@@ -16,7 +16,9 @@ from bayesgen.typing import Array, Bool, Float, Int, Shaped
 from .curvature import AffineMap, Whitened
 from .trajectory import GRADIENT, POSITION, TREE, Step, Trajectory, begin, extend, no_checkpoints
 
-MOST_FEW_CELLS = 3e3  # multiplications of an evaluation that loops over rows, of which optimising takes more time
+# multiplications of an evaluation that loops over rows, times coordinates, as trajectories are longer where there are
+# more: a thousand rows of a mixture, up to which optimising takes more time than the draws of some fits
+MOST_QUICK_WORK = 1.5e4
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
 
 
@@ -376,7 +378,7 @@ advance, _advance_rows = OwnedJit(_advance, compiler_options=LIGHT_OPTIMISATION)
 
 def advance_of(density: LogDensity) -> OwnedJit:
     """The compiled function for a density, fully optimised if it loops over many rows: a fifth faster, in 1 s more."""
-    return _advance_rows if density.loops_over_rows and density.cost > MOST_FEW_CELLS else advance
+    return _advance_rows if density.loops_over_rows and density.cost * density.dimension > MOST_QUICK_WORK else advance
 
 
 def _finished(
