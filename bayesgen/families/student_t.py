@@ -10,6 +10,7 @@ from bayesgen.statistics import (
     ColumnwiseDensity,
     Ellipsoids,
     RowDensity,
+    class_columns,
     column_sums,
     conditional_draws,
     conditional_means,
@@ -45,10 +46,12 @@ class StudentTDensity(ColumnwiseDensity):
         if has_digits and observed is None and not np.ptp(half, axis=1).any():
             return constant - half[:, 0] * _sums_of_logs(rows, loc, precision)
         columns = rows.T
-        logs = [xp.log1p(scaled_squares(columns, *unit)) for unit in zip(loc, precision, strict=True)]
-        if observed is not None:
-            logs = [xp.where(observed.T, cells, 0.0) for cells in logs]
-        return constant - xp.stack([weights @ cells for weights, cells in zip(half, logs, strict=True)], -1)
+
+        def weighted_sums(half: Array, loc: Array, precision: Array) -> Float[Array, " n"]:
+            cells = xp.log1p(scaled_squares(columns, loc, precision))
+            return half @ (cells if observed is None else xp.where(observed.T, cells, 0.0))
+
+        return constant - class_columns(xp, weighted_sums, half, loc, precision)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         return np.asarray(self.loc)[None]
@@ -130,10 +133,10 @@ class SphericalStudentTDensity(RowDensity):
         observed = None if observed is None else flatten_rows(observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp, columns = namespace(rows, loc, observed), rows.T.copy()
-        squares = [column_sums(scaled_squares(columns, *unit), observed) for unit in zip(loc, 1 / scale, strict=True)]
+        squares = class_columns(xp, lambda *unit: column_sums(scaled_squares(columns, *unit), observed), loc, 1 / scale)
         present = xp.ones((1, rows.shape[1])) if observed is None else observed.astype(float)
         half_log_det, dimension = present @ xp.log(scale).T, present.sum(-1, keepdims=True)
-        return joint_student_t(df[:, 0], xp.stack(squares, -1), half_log_det, dimension)
+        return joint_student_t(df[:, 0], squares, half_log_det, dimension)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         return np.asarray(self.loc)[None]

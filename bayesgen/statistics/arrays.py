@@ -29,6 +29,15 @@ def namespace(*arrays: object) -> Any:
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
+def class_columns(
+    xp: Any, function: Callable[..., Float[Array, " n"]], *parameters: Float[Array, "K D"]
+) -> Float[Array, "n K"]:
+    """A function of the parameters of each class, of JAX in one operation: with a thousand classes it compiles too."""
+    if xp is jnp:
+        return jax.vmap(function, out_axes=-1)(*parameters)
+    return np.stack([function(*of_class) for of_class in zip(*parameters, strict=True)], -1)
+
+
 def validation_of(values: object) -> bool | None:
     """NumPyro's `validate_args` of a distribution with these parameters: False where they are traced, else its default.
 

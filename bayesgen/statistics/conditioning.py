@@ -229,9 +229,8 @@ class Ellipsoids:
             return Distances(*function(xp.asarray(rows), xp.asarray(mask)), mask.sum(-1)[:, None])
         dimension, half_log_det = np.full((1, 1, rows.shape[1]), rows.shape[2]), log_diagonal(self.scale_tril)[None]
         if xp is jnp:
-            classes = zip(self.loc, self.inverse, strict=True)
-            whitened = (jnp.einsum("nmd,med->nme", rows - loc, inverse) for loc, inverse in classes)
-            return Distances(jnp.stack([(residuals**2).sum(-1) for residuals in whitened], 1), half_log_det, dimension)
+            squares = jax.vmap(functools.partial(_squared_distances, rows), out_axes=1)(self.loc, self.inverse)
+            return Distances(squares, half_log_det, dimension)
         return Distances(self._complete_squares(np.asarray(rows)), half_log_det, dimension)
 
     def means_and_precisions(self, index: int = 0) -> tuple[Float[np.ndarray, "K D"], Float[np.ndarray, "K D D"]]:
@@ -280,6 +279,12 @@ class Ellipsoids:
         at = (jnp.asarray(rows), jnp.asarray(mask))
         squares, half_log_det = jax.lax.map(lambda row: observed_distances(loc, scale_tril, *row), at, batch_size=most)
         return squares, half_log_det
+
+
+def _squared_distances(
+    rows: Float[Array, "n m D"], loc: Float[Array, "m D"], inverse: Float[Array, "m D D"]
+) -> Float[Array, "n m"]:
+    return (jnp.einsum("nmd,med->nme", rows - loc, inverse) ** 2).sum(-1)
 
 
 def conditional_means(

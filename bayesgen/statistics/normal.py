@@ -1,7 +1,7 @@
 """Normal columns: centred moments, and densities of rows."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise
+from .arrays import LOG_2PI, Cells, class_columns, filled, flatten_rows, namespace, precise
 from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .summaries import Moments, Sample, trailing
@@ -78,9 +78,11 @@ class NormalDensity(RowDensity):
         table = self._expanded(rows, mask, constants) if xp is np else None
         if table is None:
             columns = rows.T.copy()  # sums over columns are then sums of long vectors
-            squares = [column_sums(scaled_squares(columns, *units), mask) for units in self._units()]
+            squares = class_columns(
+                xp, lambda *units: column_sums(scaled_squares(columns, *units), mask), self.loc, 1 / self.scale
+            )
             constant = constants.sum(-1) if mask is None else mask.astype(float) @ constants.T
-            table = constant - 0.5 * xp.stack(squares, -1)
+            table = constant - 0.5 * squares
         if self.log_scale:
             table = table - (rows if mask is None else xp.where(mask, rows, 0.0)).sum(-1)[:, None]
         return table
@@ -126,10 +128,6 @@ class NormalDensity(RowDensity):
     ) -> Shaped[np.ndarray, "n m"]:
         cells = rng.normal(np.asarray(self.loc)[classes], np.asarray(self.scale)[classes])
         return np.exp(cells) if self.log_scale else cells
-
-    def _units(self) -> Iterator[tuple[Float[Array, " m"], Float[Array, " m"]]]:
-        """Centers and factors for `scaled_squares`, class by class."""
-        return zip(self.loc, 1 / self.scale, strict=True)
 
 
 @record
