@@ -91,8 +91,9 @@ from .structure import (
     Structure,
     TimeSteps,
 )
-from .tables import BetaForm, DirichletForm, PowerForm, TableForm, Tables, WishartForm
+from .tables import BetaForm, DirichletForm, PowerForm, TableForm, Tables
 from .tracing import sites_of
+from .wisharts import WishartForm
 
 __all__ = [
     "ALL_DRAWS",

@@ -9,7 +9,8 @@ import pytest
 import scipy.stats
 
 from bayesgen.program import BetaForm, DirichletForm, Elimination, Normals, PowerForm, Tables, WishartForm
-from bayesgen.program.tables import PowerTable, WishartTable
+from bayesgen.program.tables import PowerTable
+from bayesgen.program.wisharts import WishartTable
 from bayesgen.runtime import Traced
 
 RNG = np.random.default_rng(0)
