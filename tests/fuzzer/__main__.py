@@ -14,6 +14,7 @@ import faulthandler
 import json
 import math
 import multiprocessing
+import sys
 import time
 
 import pandas as pd
@@ -22,7 +23,7 @@ from .ends import run_many
 
 
 def main() -> None:
-    """Run cases and print the table of their ends."""
+    """Run cases and print the table of their ends; the status is 1 where there were faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
@@ -48,6 +49,7 @@ def main() -> None:
                 break
     table = pd.Series(counts).unstack(fill_value=0)
     print(table.to_string(), f"\n{sum(counts.values())} cases, {sum(shown.values())} faults of {len(shown)} kinds")
+    sys.exit(bool(shown))
 
 
 if __name__ == "__main__":
