@@ -1,5 +1,6 @@
 """`prequential`: every row predicted from the rows before it, then learned."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
@@ -263,9 +264,10 @@ def _one_by_one(sets: DataSets, method: Method, rule: Rule) -> Scores:
             row = sets.rows.take(positions[[position]])
             try:
                 fit = _fit_before(sets, everything.scaled_schema, index, position, method)
-                (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
-            except (DataError, FitError):  # these rows give no estimate, or no mode
+            except (DataError, FitError):  # these rows give no estimate
                 continue
+            with contextlib.suppress(FitError):  # of a posterior without a mode
+                (log_scores[index, position],), (joint[index, position],) = scores_by(fit, rule, row)[:2]
     return log_scores, joint
 
 

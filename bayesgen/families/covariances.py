@@ -123,7 +123,7 @@ def check_cells(
         )
 
 
-def _combination(
+def _dependent_column(
     summary: PatternMoments, groups: Int[np.ndarray, " groups"], num_classes: int
 ) -> tuple[int, float] | None:
     """A column that is a linear combination of others in all rows of these groups that have it; and their weight."""
@@ -136,14 +136,14 @@ def _combination(
         means, weights = summary.mean[rows][:, shared], summary.count[rows]
         between = class_moments(means, summary.classes[rows], num_classes, weights, matrix=True).scatter.sum(0)
         spread = summary.spread[np.isin(summary.spread_groups, rows)][:, shared]
-        combinations = shared[_combinations(between + spread.T @ spread)]
-        columns = np.intersect1d(combinations, np.flatnonzero(pattern_of_column.ravel() == pattern))
+        dependent = shared[_dependent_columns(between + spread.T @ spread)]
+        columns = np.intersect1d(dependent, np.flatnonzero(pattern_of_column.ravel() == pattern))
         if len(columns):
             return int(columns[0]), float(weights.sum())
     return None
 
 
-def _combinations(scatter: Float[Array, "D D"]) -> list[int]:
+def _dependent_columns(scatter: Float[Array, "D D"]) -> list[int]:
     """The columns that are linear combinations of the others and a constant: without one, the rank is the same."""
     spread = np.sqrt(np.diagonal(scatter))
     units = np.where(spread > 0, spread, 1.0)
@@ -203,14 +203,14 @@ class JointNormalFamily(IncompleteFamily, abc.ABC):
         counts, scatter = np.diagonal(together, axis1=1, axis2=2), self._pool(np.asarray(summary.by_column().scatter))
         check_cells(self._pool(together), counts, scatter, self.pooling.tied, names)
         for index in range(len(scatter)):
-            combination = _combination(
+            dependent = _dependent_column(
                 summary, np.flatnonzero(self.pooling.tied | (summary.classes == index)), len(counts)
             )
-            if combination is not None:
+            if dependent is not None:
                 who = "all classes together" if self.pooling.tied else names.class_name((index,))
                 raise FitError(
-                    f"Block {names.block!r}: in the rows of {who} that have {names.column_name(combination[0])}, a "
-                    f"weight of {combination[1]:g}, it is a linear combination of other columns, so the likelihood is "
+                    f"Block {names.block!r}: in the rows of {who} that have {names.column_name(dependent[0])}, a "
+                    f"weight of {dependent[1]:g}, it is a linear combination of other columns, so the likelihood is "
                     "unbounded. Use MAP(), or drop the column."
                 )
 

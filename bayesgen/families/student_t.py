@@ -10,7 +10,6 @@ from bayesgen.statistics import (
     ColumnwiseDensity,
     Ellipsoids,
     RowDensity,
-    class_columns,
     column_sums,
     conditional_draws,
     conditional_means,
@@ -19,6 +18,7 @@ from bayesgen.statistics import (
     log_rising,
     namespace,
     scaled_squares,
+    table_by_class,
 )
 from bayesgen.typing import Array, Bool, Float, Int, Real, Shaped
 
@@ -51,7 +51,7 @@ class StudentTDensity(ColumnwiseDensity):
             cells = xp.log1p(scaled_squares(columns, loc, precision))
             return half @ (cells if observed is None else xp.where(observed.T, cells, 0.0))
 
-        return constant - class_columns(xp, weighted_sums, half, loc, precision)
+        return constant - table_by_class(xp, weighted_sums, half, loc, precision)
 
     def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
         return np.asarray(self.loc)[None]
@@ -133,7 +133,9 @@ class SphericalStudentTDensity(RowDensity):
         observed = None if observed is None else flatten_rows(observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp, columns = namespace(rows, loc, observed), rows.T.copy()
-        squares = class_columns(xp, lambda *unit: column_sums(scaled_squares(columns, *unit), observed), loc, 1 / scale)
+        squares = table_by_class(
+            xp, lambda *unit: column_sums(scaled_squares(columns, *unit), observed), loc, 1 / scale
+        )
         present = xp.ones((1, rows.shape[1])) if observed is None else observed.astype(float)
         half_log_det, dimension = present @ xp.log(scale).T, present.sum(-1, keepdims=True)
         return joint_student_t(df[:, 0], squares, half_log_det, dimension)

@@ -56,7 +56,7 @@ class NormalPredictive(LocationScale):
 
     @property
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        return self.loc
+        return self.loc.copy()
 
     @property
     def std(self) -> Float[np.ndarray, "*draws n"]:
@@ -99,7 +99,7 @@ class StudentTPredictive(LocationScale):
 
     @property
     def mean(self) -> Float[np.ndarray, "*draws n"]:
-        return self.loc if (self._shared_df > 1).all() else np.where(self.df > 1, self.loc, np.nan)
+        return self.loc.copy() if (self._shared_df > 1).all() else np.where(self.df > 1, self.loc, np.nan)
 
     @property
     def std(self) -> Float[np.ndarray, "*draws n"]:

@@ -29,7 +29,7 @@ def namespace(*arrays: object) -> Any:
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
-def class_columns(
+def table_by_class(
     xp: Any, function: Callable[..., Float[Array, " n"]], *parameters: Float[Array, "K D"]
 ) -> Float[Array, "n K"]:
     """A function of the parameters of each class, of JAX in one operation: with a thousand classes it compiles too."""

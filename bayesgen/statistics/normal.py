@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arrays import LOG_2PI, Cells, class_columns, filled, flatten_rows, namespace, precise
+from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise, table_by_class
 from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .summaries import Moments, Sample, trailing
@@ -78,7 +78,7 @@ class NormalDensity(RowDensity):
         table = self._expanded(rows, mask, constants) if xp is np else None
         if table is None:
             columns = rows.T.copy()  # sums over columns are then sums of long vectors
-            squares = class_columns(
+            squares = table_by_class(
                 xp, lambda *units: column_sums(scaled_squares(columns, *units), mask), self.loc, 1 / self.scale
             )
             constant = constants.sum(-1) if mask is None else mask.astype(float) @ constants.T

@@ -48,6 +48,15 @@ def test_they_are_scipys(name):
         close(predictive.quantile(q), oracle.ppf(q), rtol=1e-9)
 
 
+@every
+def test_means_that_a_caller_changes_leave_the_distribution_as_it_is(name):
+    predictive = EVERY[name]
+    means = predictive.mean
+    before = means.copy()
+    means -= 5.0
+    close(predictive.mean, before, rtol=0)
+
+
 def test_where_there_are_no_moments():
     predictive = StudentTPredictive(np.array([0.7, 1.0, 2.0, 2.1]), np.zeros(4), np.ones(4))
     assert np.isnan(predictive.mean).tolist() == [True, True, False, False]
