@@ -62,7 +62,7 @@ class Binary(Numbers):
         return values > 0.5
 
 
-MOST_COUNT = 1e100  # logarithms of factorials are finite up to there, and so are their sums
+MOST_COUNT = np.float64(1e100)  # log factorials are finite, and their sums; a plain number overflows beside float32
 
 
 @final
