@@ -32,6 +32,7 @@ from bayesgen.statistics import (
     log_rising,
     namespace,
     refuse_missing,
+    row_sums,
     sum_log_rising,
     sum_log_rising_of_cells,
 )
@@ -347,17 +348,17 @@ class DirichletMultinomialDensity(RowDensity):
     concentration: Float[Array, "K V"]
 
     @functools.cached_property
-    def _starts_and_weights(self) -> tuple[Float[np.ndarray, "K V"], Float[np.ndarray, "rows V"]]:
-        """Concentrations, and their logs above a row of ones, as products with sparse rows take them."""
+    def _starts_and_logs(self) -> tuple[Float[np.ndarray, "K V"], Float[np.ndarray, "K V"]]:
+        """Concentrations and their logs, as products with sparse rows take them."""
         starts = np.asfortranarray(self.concentration)
-        return starts, np.asfortranarray(np.vstack([np.log(starts), np.ones(starts.shape[1])]))
+        return starts, np.log(starts)
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n V"] | None = None) -> Float[Array, "n K"]:
         if observed is not None:
             refuse_missing("a Dirichlet-multinomial distribution")
         if hasattr(values, "tocsr"):
-            sums = sum_log_rising_of_cells(values.tocsr(), *self._starts_and_weights, by_factorials=True)
-            return sums[:, :-1] + self._length_terms(sums[:, -1])
+            cell_terms = sum_log_rising_of_cells(values.tocsr(), *self._starts_and_logs, by_factorials=True)
+            return cell_terms + self._length_terms(row_sums(values))
         words = sum_log_rising(values, self.concentration)
         return words + self._length_terms(values.sum(-1)) - log_factorial(values).sum(-1)[:, None]
 

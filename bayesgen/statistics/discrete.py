@@ -1,13 +1,15 @@
 """Columns with finitely many values: counts of each value, and densities of rows by product or by look-up."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
+import scipy.special
 
-from bayesgen.data import sharing_cells
+from bayesgen.data import CountRows, sharing_cells
 from bayesgen.records import record
-from bayesgen.runtime import CACHED_CELLS, chunks
+from bayesgen.runtime import CACHED_CELLS, chunks, padded_size
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
 from .arrays import (
@@ -21,7 +23,6 @@ from .arrays import (
     log_rising,
     namespace,
     safe_product,
-    stored_counts,
 )
 from .base import CellSums, Likelihood, Parameters, RowDensity, Weight
 from .summaries import Sample, Sums, class_sums, class_weights, trailing
@@ -32,44 +33,64 @@ MOST_KEYS = 1 << 23  # of counts times columns that are looked up: 8 MB of flags
 KEYS_PER_CELL = 32  # beyond which equal pairs are so rare that looking for them takes longer than computing them
 MOST_FACTORS = 16  # of a product in place of a difference of log-gammas
 LARGEST_FACTOR = 1e18  # so many of which have a product in floating point
+HUGE_COUNT = 1e4  # from which differences of log-gammas are off by 1e-11 and more
 
 
 def sum_log_rising_of_cells(
-    values: SparseRows, starts: Float[np.ndarray, "K V"], weights: Float[np.ndarray, "rows V"], *, by_factorials: bool
-) -> Float[np.ndarray, "n rows"]:
+    values: SparseRows, starts: Float[np.ndarray, "K V"], log_starts: Float[np.ndarray, "K V"], *, by_factorials: bool
+) -> Float[np.ndarray, "n K"]:
     """Sums over the cells of rows of log(gamma(start + count) / (gamma(start) count!)), for each class.
 
     Where the events of a row have an order, it is without the factorials: `by_factorials` is False.
 
-    `weights` are the logs of the starts, and perhaps further rows, whose products with the counts are the last columns.
-    Of counts of 1, which most are, the products are the terms. What the terms of other counts differ by is added by a
-    second product: pairs (count, column) are far fewer than cells, so the difference of each pair is computed once.
+    Most counts are 1, whose terms are the logs of the starts: their sums are the product of a sparse matrix of ones and
+    `log_starts`. What the terms of other counts differ by is added by a second product: pairs (count, column) are far
+    fewer than cells, so the difference of each pair is computed once.
     """
-    sums, counts = np.asarray(values @ weights.T), stored_counts(values)
-    counts = values.data if counts is None else counts
+    counts = values.counts if isinstance(values, CountRows) and values.counts is not None else values.data
     cells = np.flatnonzero(counts != 1)
     counts, columns, term_index = _distinct_pairs(counts.take(cells), values.indices.take(cells), values.shape[1])
-    terms = _log_rising_by_products(starts.T[columns], counts)
-    terms -= weights[: len(starts)].T[columns] * counts[:, None]
+    pair_starts = starts.T[columns]
+    terms = _log_rising_above_one(pair_starts, log_starts.T, counts, columns)
     if by_factorials:
         terms -= log_factorial(counts)[:, None]
+        _take_huge_together(terms, pair_starts, counts)
     ends = np.searchsorted(cells, values.indptr).astype(term_index.dtype)
-    sums[:, : len(starts)] += sharing_cells(np.ones(len(cells)), term_index, ends, len(terms)) @ terms
+    sums = _summed_by_row(values.indices, values.indptr, log_starts.T)
+    sums += _summed_by_row(term_index, ends, terms)
     return sums
+
+
+def _summed_by_row(
+    indices: Int[np.ndarray, " cells"], ends: Int[np.ndarray, " ends"], terms: Float[np.ndarray, "terms K"]
+) -> Float[np.ndarray, "n K"]:
+    """Sums of the terms with these indices over the cells of each row."""
+    ones = _ones(padded_size(len(indices)))[: len(indices)]
+    return np.asarray(sharing_cells(ones, indices, ends, len(terms)) @ terms)
+
+
+@functools.lru_cache(maxsize=2)
+def _ones(size: int) -> Float[np.ndarray, " size"]:
+    """Ones, which are kept because new memory takes a quarter of the time of a product."""
+    return np.ones(size)
 
 
 def _distinct_pairs(
     counts: Real[np.ndarray, " cells"], columns: Int[np.ndarray, " cells"], num_columns: int
 ) -> tuple[Real[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " cells"]]:
-    """Counts, ascending, and columns of the pairs that occur, and the index of each cell's pair.
+    """Counts and columns of the pairs that occur, and the index of each cell's pair.
 
-    Cells with small whole counts share a pair with their equals. Each of the others has a pair of its own.
+    Cells with small whole counts share a pair with their equals. Each of the others has a pair of its own. Whole counts
+    come first, and ascend.
     """
-    num_counts = min(MOST_KEYS, KEYS_PER_CELL * len(counts)) // num_columns if counts.dtype.kind == "i" else 0
-    alone = np.flatnonzero(counts >= num_counts)
-    alone = alone[counts[alone].argsort()]
+    num_counts = min(MOST_KEYS, KEYS_PER_CELL * len(counts)) // num_columns
     with np.errstate(invalid="ignore"):
-        keys = counts.astype(np.int32)
+        keys = counts.astype(np.int32)  # differs from counts that are huge or not whole
+    is_alone = keys >= num_counts
+    if counts.dtype != np.int32:
+        is_alone |= (keys != counts) | (keys < 0)
+    alone = np.flatnonzero(is_alone)
+    alone = alone[_levels(counts[alone]).argsort()]
     keys *= num_columns
     keys += columns
     keys[alone] = 0
@@ -84,18 +105,46 @@ def _distinct_pairs(
     return np.append(pair_counts, counts[alone]), np.append(pair_columns, columns[alone]), pair_index
 
 
-def _log_rising_by_products(
-    starts: Float[np.ndarray, "pairs K"], counts: Real[np.ndarray, " pairs"]
+def _levels(counts: Real[np.ndarray, " n"]) -> Real[np.ndarray, " n"]:
+    """The counts that are whole, and infinity for others."""
+    return counts if counts.dtype.kind == "i" else np.where(counts == np.floor(counts), counts, np.inf)
+
+
+def _log_rising_above_one(
+    starts: Float[np.ndarray, "pairs K"],
+    log_starts: Float[np.ndarray, "V K"],
+    counts: Real[np.ndarray, " pairs"],
+    columns: Int[np.ndarray, " pairs"],
 ) -> Float[np.ndarray, "pairs K"]:
-    """`log_rising` for ascending counts: for low whole ones, the log of the product of start + r over r < count."""
-    total, is_whole = np.ones(starts.shape), counts.dtype.kind == "i" and starts.max(initial=0) < LARGEST_FACTOR
-    short = np.searchsorted(counts, MOST_FACTORS, side="right") if is_whole else 0
-    for step in range(counts[short - 1] if short else 0):
-        longer = slice(np.searchsorted(counts, step, side="right"), short)
+    """`log_rising` less the logs of the starts, which no count from 1 on adds and takes away: they may be huge.
+
+    For low whole counts it is the log of the product of start + r over 0 < r < count. Whole counts come first, and
+    ascend.
+    """
+    levels, total = _levels(counts), np.ones(starts.shape)
+    most = MOST_FACTORS + 1 if starts.max(initial=0) < LARGEST_FACTOR else 0
+    zeros, short = np.searchsorted(levels, [0, most], side="right")
+    for step in range(1, int(levels[short - 1]) if short else 0):
+        longer = slice(np.searchsorted(levels, step, side="right"), short)
         total[longer] *= starts[longer] + step
     np.log(total[:short], out=total[:short])
-    total[short:] = log_rising(starts[short:], counts[short:, None])
+    total[:zeros] = -log_starts[columns[:zeros]]
+    steps, long = counts[short:, None], starts[short:]
+    has_one = steps >= 1
+    total[short:] = log_rising(long + has_one, steps - has_one)
+    parts = short + np.flatnonzero(~has_one)
+    total[parts] -= log_starts[columns[parts]]
     return total
+
+
+def _take_huge_together(
+    terms: Float[np.ndarray, "pairs K"], starts: Float[np.ndarray, "pairs K"], counts: Real[np.ndarray, " pairs"]
+) -> None:
+    """Replace terms of huge counts, whose log-gammas have few digits left for a difference, where starts are lower."""
+    huge = np.flatnonzero(counts >= HUGE_COUNT)
+    steps, low = counts[huge, None].astype(np.float64), starts[huge]
+    together = log_rising(steps + 1.0, low - 1.0) - scipy.special.gammaln(low + 1.0)
+    terms[huge] = np.where(low < steps, together, terms[huge])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,8 @@
-"""Densities of sparse rows of counts, against the plain form: log-gammas of each cell."""
+"""Densities of sparse rows of counts, against the plain form: log-gammas of each cell, by mpmath."""
 
+import functools
+
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse
@@ -14,12 +17,20 @@ NUM_CLASSES = 3
 
 
 def plain(values, starts):
-    """Sums over all cells, one after another."""
-    gammaln, cells = scipy.special.gammaln, values.tocoo()
-    total = np.zeros((values.shape[0], len(starts)))
-    for row, column, count in zip(*cells.coords, cells.data, strict=True):
-        total[row] += gammaln(starts[:, column] + count) - gammaln(starts[:, column]) - gammaln(count + 1)
-    return total
+    """Sums over all cells, one after another, with as many digits as it takes."""
+    cells = values.tocoo()
+    total = np.full((values.shape[0], len(starts)), mpmath.mpf(0))
+    for row, column, count in zip(*cells.coords, cells.data.tolist(), strict=True):
+        for k, start in enumerate(starts[:, column].tolist()):
+            total[row, k] += log_term(start, count)
+    return total.astype(float)
+
+
+@functools.cache
+def log_term(start, count):
+    with mpmath.workdps(40):
+        start, count = mpmath.mpf(start), mpmath.mpf(count)
+        return mpmath.loggamma(start + count) - mpmath.loggamma(start) - mpmath.loggamma(count + 1)
 
 
 def random_counts(largest=6, num_rows=40, num_columns=30):
@@ -64,16 +75,30 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("most_keys", [1, 40, 1 << 23])
-def test_sums_over_cells(case, most_keys, monkeypatch):
+@pytest.mark.parametrize("small", [1e-3, 1e-8, 1e-300])
+def test_sums_over_cells(case, most_keys, small, monkeypatch):
     monkeypatch.setattr(discrete, "MOST_KEYS", most_keys)
     values = CASES[case]()
     starts = np.random.default_rng(1).gamma(1.0, 5.0, (NUM_CLASSES, values.shape[1]))
-    starts[0, :10], starts[1, :10] = 1e-3, 1e4
-    weights = np.vstack([np.log(starts), np.ones(values.shape[1])])
-    sums = sum_log_rising_of_cells(values, starts, weights, by_factorials=True)
-    rounding = 1e-15 * scipy.special.gammaln(values.max() + 1.0) if values.nnz else 0.0
-    np.testing.assert_allclose(sums[:, :-1], plain(values, starts), rtol=1e-9, atol=1e-9 + rounding)
-    np.testing.assert_array_equal(sums[:, -1], values.sum(1))  # whose weights are ones
+    starts[0, :10], starts[1, :10] = small, 1e4
+    sums = sum_log_rising_of_cells(values, starts, np.log(starts), by_factorials=True)
+    np.testing.assert_allclose(sums, plain(values, starts), rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("unlike", [3e9, 0.5])
+def test_one_count_unlike_the_others_leaves_them_their_pairs(unlike):
+    values = random_counts(num_rows=400)
+    without = discrete._distinct_pairs(values.data, values.indices, 30)
+    counts, columns, pair_index = discrete._distinct_pairs(*with_cell(values, 5, unlike), 30)
+    assert len(without[0]) <= 6 * 30 and len(counts) <= len(without[0]) + 2
+    np.testing.assert_array_equal(counts[pair_index], with_cell(values, 5, unlike)[0])
+    np.testing.assert_array_equal(columns[pair_index], values.indices)
+
+
+def with_cell(values, index, count):
+    data = values.data.copy()
+    data[index] = count
+    return data, values.indices
 
 
 @pytest.mark.parametrize("case", CASES)
