@@ -20,6 +20,7 @@ from bayesgen.runtime import (
     OwnedJit,
     SizedJit,
     as_key,
+    even_chunks,
     generator,
     mostly_in_threads,
     over_chunks,
@@ -34,7 +35,7 @@ from .evaluation import evaluate
 from .marginal import errors_of_normal, row_draws
 from .structure import Arrays, Program
 
-NUM_PROVEN, ROWS_PROVEN = 3, 100  # values of the other latents, and rows, whose latents prove normal before sampling
+NUM_PROVEN = 3  # values of the other latents, given which those of rows prove normal before sampling
 MOST_ERROR = 0.02  # standard deviation, over draws, of the error of a log density that is sampled
 
 
@@ -106,17 +107,24 @@ class WithRowLatents(LogDensity):
     def with_normal_rows(self) -> "WithRowLatents | None":
         """The density that knows the latents of rows to be normal given all else; None where some are not.
 
-        Their integrals have a closed form then. It is proven at a few values of the other latents here, and at each
-        draw by `draws_of_rows`. Inside float64.
+        Their integrals have a closed form then. It is proven for all rows, at a few values of the other latents here,
+        and at each draw by `draws_of_rows`. Inside float64.
         """
         if self.marginal is None:
             return None
-        program, rows = self.program, self.rows.take(slice(ROWS_PROVEN))
-        points = map(self._latent_density.constrain, dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:])
-        errors = [_errors_of_normal.by_numpy(program, {n: p[n] for n in program.latents}, rows) for p in points]
+        program, rows = self.program, self.rows
         structure = dataclasses.replace(program.structure, has_normal_rows=True)
         known = program.replace(structure=structure, plan=program.plan)
-        return dataclasses.replace(self, program=known) if np.isfinite(errors).all() else None
+        cells = known.num_cases * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)) / rows.num_rows
+        parts = even_chunks(rows.num_rows, CACHED_CELLS / cells)
+        length = parts[0].stop  # of all parts, the last of which shares some rows: one size is traced
+        points = [self._latent_density.constrain(s) for s in dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:]]
+        errors = (
+            _errors_of_normal.by_numpy(program, {name: point[name] for name in program.latents}, some)
+            for some in (rows.take(slice(part.stop - length, part.stop)) for part in parts)
+            for point in points
+        )
+        return dataclasses.replace(self, program=known) if all(map(np.isfinite, errors)) else None
 
     def draws_of_rows(
         self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed

@@ -167,6 +167,46 @@ def test_effects_that_only_look_normal_are_not_taken_for_it(name):
         assert WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows() is None
 
 
+LATE = np.arange(150) >= 130  # rows of which the effects are not normal
+LATE_FORMS = {"exp": jnp.exp, "cos": jnp.cos, "square": jnp.square, "nearly": lambda effect: effect + 1e-3 * effect**2}
+
+
+def with_late(form):
+    """Effects that are measured as they are, but for those of some rows: a program and rows of it."""
+
+    def function(n, *, is_late):
+        spread = numpyro.sample("spread", dist.HalfNormal(1))
+        with numpyro.plate("rows", n):
+            effect = numpyro.sample("effect", dist.Normal(0.0, spread))
+            numpyro.sample("x", dist.Normal(jnp.where(is_late > 0, form(effect), effect), 0.5))
+
+    rows = {"x": np.random.default_rng(2).normal(size=len(LATE)) + 2 * LATE, "is_late": 1.0 * LATE}
+    return bg.GenerativeProgram(function, label=None, local="effect"), rows
+
+
+@pytest.mark.parametrize("name", LATE_FORMS)
+def test_effects_of_all_rows_are_to_prove_normal(monkeypatch, name):
+    program, rows = with_late(LATE_FORMS[name])
+    in_orders = rows, {site: values[::-1] for site, values in rows.items()}, {**rows, "is_late": 0.0 * LATE}
+    for cells in (1 << 18, 1):  # all rows at once, and chunk by chunk
+        monkeypatch.setattr("bayesgen.program.row_latents.CACHED_CELLS", cells)
+        for data, are_normal in zip(in_orders, (False, False, True), strict=True):
+            summarized = bg.summarize(program, data)
+            with jax.enable_x64(True):
+                found = WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows()
+            assert (found is not None) == are_normal
+
+
+@pytest.mark.slow
+def test_late_rows_whose_effects_are_not_normal_are_sampled_with_the_rest():
+    program, rows = with_late(jnp.exp)
+    for data in (rows, {site: values[::-1] for site, values in rows.items()}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # few draws tell the path
+            fit = bg.fit(program, data, method=bg.NUTS(num_samples=100, num_warmup=200), seed=0)
+        assert fit.attributes["path"] == SAMPLED
+
+
 NEW_ROWS = {name: values[:3] for name, values in DATA.items()}
 
 
