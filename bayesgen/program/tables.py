@@ -364,7 +364,16 @@ def log_gamma(shape: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.where(shape > 0, special.gammaln(shape), jnp.nan)
 
 
-def _log_rising(start: Float[Array, "*shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _log_rising(start: Float[Array, "*#shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """log gamma(start + step) - log gamma(start) of steps of either sign; NaN as `log_gamma`."""
+    return jax.lax.cond((step < 0).any(), _log_rising_or_falling, _log_rising_upwards, start, step)
+
+
+def _log_rising_upwards(start: Float[Array, "*#shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """As nearly all steps are: terms of the start alone are computed once for all entries that share it."""
+    return jnp.where(start > 0, log_rising(jnp.where(start > 0, start, 1.0), jnp.maximum(step, 0.0)), jnp.nan)
+
+
+def _log_rising_or_falling(start: Float[Array, "*#shape"], step: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     least, sign = jnp.minimum(start, start + step), jnp.where(step < 0, -1.0, 1.0)
     return jnp.where(least > 0, sign * log_rising(jnp.where(least > 0, least, 1.0), sign * step), jnp.nan)
