@@ -9,7 +9,15 @@ import numpyro.distributions as dist
 
 from bayesgen.errors import FitError, ModelError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import Moments, PatternMoments, Summary, any_known, class_moments, expected_moments
+from bayesgen.statistics import (
+    Moments,
+    PatternMoments,
+    Summary,
+    any_known,
+    class_moments,
+    correlations_of,
+    expected_moments,
+)
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int
 
 from .base import IncompleteFamily, ParameterTables
@@ -35,11 +43,9 @@ def covariances_at(vector: Float[np.ndarray, " F"], shape: tuple[int, ...]) -> F
     with np.errstate(over="ignore", invalid="ignore"):
         factors[..., diagonal, diagonal] = np.exp(factors[..., diagonal, diagonal])
         covariances = factors @ np.swapaxes(factors, -1, -2)
-    deviations = np.sqrt(covariances[..., diagonal, diagonal])
-    if not np.isfinite(covariances).all() or (deviations == 0).any():
+    if not np.isfinite(covariances).all() or (covariances[..., diagonal, diagonal] == 0).any():
         return None
-    correlations = covariances / (deviations[..., :, None] * deviations[..., None, :])
-    return covariances if np.linalg.eigvalsh(correlations).min() > ROUNDING else None
+    return covariances if np.linalg.eigvalsh(correlations_of(covariances)).min() > ROUNDING else None
 
 
 def check_scale(scale: Stated) -> None:
@@ -77,7 +83,7 @@ def _check_rank(who: str, count: float, scatter: Float[Array, "D D"], dimension:
             f"Block {names.block!r}: the variance is zero at {who}, {names.column_name(int(np.argmin(spread)))} (a "
             f"constant column), so the likelihood is unbounded. Use {names.with_prior}, or drop the column."
         )
-    correlations = scatter / np.outer(spread, spread)
+    correlations = correlations_of(scatter)
     is_known = bool(np.isfinite(correlations).all())  # else steps of EM towards a singular one have lost its digits
     rank = int(np.linalg.matrix_rank(correlations, hermitian=True)) if is_known else 0
     if rank < dimension:
@@ -145,9 +151,7 @@ def _dependent_column(
 
 def _dependent_columns(scatter: Float[Array, "D D"]) -> list[int]:
     """The columns that are linear combinations of the others and a constant: without one, the rank is the same."""
-    spread = np.sqrt(np.diagonal(scatter))
-    units = np.where(spread > 0, spread, 1.0)
-    correlations = scatter / np.outer(units, units)
+    correlations = correlations_of(scatter)
     rank = np.linalg.matrix_rank(correlations, hermitian=True)
     if rank == len(scatter):
         return []

@@ -10,7 +10,7 @@ from scipy.special import gammaln, multigammaln
 
 from bayesgen.errors import FitError
 from bayesgen.runtime import ROUNDING
-from bayesgen.statistics import LOG_2PI, any_known, log_diagonal, log_rising, namespace
+from bayesgen.statistics import LOG_2PI, any_known, correlations_of, log_diagonal, log_rising, namespace
 from bayesgen.typing import Array, ArrayOrNumber, Bool, Float
 
 # Draws are made by NumPy in float64: compiling them would cost more than they do.
@@ -73,9 +73,7 @@ def log_multigamma_rising(
 def may_be_singular(matrices: Float[Array, "*K D D"]) -> Bool[ArrayOrNumber, "*K"]:
     """Whether matrices are singular, or so nearly that rounding decides. Traceable."""
     xp = namespace(matrices)
-    spread = xp.sqrt(xp.diagonal(matrices, axis1=-2, axis2=-1))
-    units = xp.where(spread > 0, spread, 1.0)
-    correlations = matrices / (units[..., :, None] * units[..., None, :])
+    correlations = correlations_of(matrices)
     is_finite = xp.isfinite(correlations).all((-2, -1))
     sizes = xp.linalg.eigvalsh(xp.where(is_finite[..., None, None], correlations, 0.0))
     return ~(sizes[..., 0] > ROUNDING * sizes[..., -1])

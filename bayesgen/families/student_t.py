@@ -85,7 +85,7 @@ def _sums_of_logs(
             np.multiply.reduce(squares[start : start + FACTORS], axis=0, out=products[k, group])
     if np.isfinite(products).all():
         return np.log(products, out=products).sum(1).T
-    return np.stack([np.log1p(scaled_squares(columns, *unit)).sum(0) for unit in zip(loc, precision, strict=True)], -1)
+    return np.asarray(table_by_class(np, lambda *unit: np.log1p(scaled_squares(columns, *unit)).sum(0), loc, precision))
 
 
 @record

@@ -65,7 +65,7 @@ class FactorCoordinates(Described):
         if observed is None:
             inverse = np.linalg.inv(loadings.T @ loadings + noise * identity)
             weights, means = loadings @ inverse, np.empty((len(rows), num_factors))
-            shift = mean @ weights if (np.abs(mean) @ np.abs(weights) <= MOST_SHIFT).all() else None
+            shift = mean @ weights if (np.abs(mean) @ np.abs(weights) <= MOST_FACTOR_SHIFT).all() else None
 
             def fill_means(part: slice) -> None:
                 for cached in chunks(len(rows[part]), CACHED_CELLS // 2 // rows.shape[1]):
@@ -102,7 +102,7 @@ class FactorCoordinates(Described):
 
 
 REAL_COLUMNS = "real"
-MOST_SHIFT = 1e2  # of factors, in prior deviations: subtracted after the product, it costs two digits
+MOST_FACTOR_SHIFT = 1e2  # of factors, in prior deviations: subtracted after the product, it costs two digits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,22 +10,13 @@ import numpy as np
 
 from bayesgen.log_density import DerivedDensity
 from bayesgen.records import copied, record, static
-from bayesgen.runtime import (
-    CACHED_CELLS,
-    OwnedJit,
-    SizedJit,
-    as_key,
-    generator,
-    mostly_in_threads,
-    over_chunks,
-    padded_size,
-)
+from bayesgen.runtime import OwnedJit, SizedJit
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import DensityAtSites, ProgramDensity
 from .elimination import Elimination, by_name
 from .evaluation import unconstrain
-from .random_numbers import FromKey
+from .random_numbers import FromKey, drawn_by_chunks
 from .structure import Arrays
 
 
@@ -99,12 +90,8 @@ class IntegratedDensity(DerivedDensity):
             seed: integer or JAX key.
         """
         left = {name: np.reshape(latents[name], (-1, *latents[name].shape[2:])) for name, _ in self.latents}
-        keys = generator(as_key(seed)).integers(0, 1 << 32, (math.prod(shape), 2), np.uint32)
         numbers = self.density.dimension + self.elimination.num_normals**2
-        size, draw = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers))), _draws.for_size(len(keys) * numbers)
-        drawn = over_chunks(
-            lambda part: draw(self, *part), (left, keys), len(keys), size, least=size, each=mostly_in_threads
-        )
+        drawn = drawn_by_chunks(_draws, self, left, seed, math.prod(shape), numbers)
         values, log_densities = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), drawn)
         return values, log_densities
 

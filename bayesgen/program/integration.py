@@ -41,7 +41,7 @@ RISE = 1e-6  # of a log density, that is no rounding
 PROPOSALS = 4  # of an exact draw
 MOST_STEPS = 30
 PROBES = np.array([-6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0])  # deviations at which densities may prove not normal
-MOST_MISFIT = 1e-6  # of the log of a normal density there
+MOST_NORMAL_MISFIT = 1e-6  # of the log of a normal density there
 SHIFTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 
 LogDensities = Callable[[Any, Float[Array, "C d"]], Float[Array, " C"]]
@@ -351,7 +351,7 @@ class NormalLine(NamedTuple):
         means, top = near - slope / bend, level - 0.5 * slope**2 / bend
         deviations = 1 / jnp.sqrt(-bend)
         probed = jax.vmap(at)(means + deviations * PROBES[:, None])
-        is_normal = (jnp.abs(probed - top + 0.5 * PROBES[:, None] ** 2) < MOST_MISFIT).all(0)
+        is_normal = (jnp.abs(probed - top + 0.5 * PROBES[:, None] ** 2) < MOST_NORMAL_MISFIT).all(0)
         errors = jnp.where(is_normal, 0.0, jnp.nan)
         return cls(top + 0.5 * np.log(2 * np.pi) + jnp.log(deviations), means, deviations, errors)
 

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayesgen.families import sample_log_gamma
-from bayesgen.typing import Array, Float, PRNGKeyArray
+from bayesgen.runtime import CACHED_CELLS, SizedJit, as_key, generator, mostly_in_threads, over_chunks, padded_size
+from bayesgen.typing import Array, Float, PRNGKeyArray, Seed, Shaped
 
 
 class RandomNumbers(abc.ABC):
@@ -81,3 +83,21 @@ def log_gamma_draws(key: PRNGKeyArray, shape: Float[Array, "*entries"]) -> Float
     _, _, logs = jax.lax.while_loop(lambda state: ~state[1].all(), propose, start)
     powers = jnp.log1p(-jax.random.uniform(power_key, shape.shape)) / shape
     return logs + jnp.where(shape < 1, powers, 0.0)
+
+
+def drawn_by_chunks(
+    draw: SizedJit,
+    density: Any,
+    latents: Mapping[str, Shaped[np.ndarray, "draws ..."]],
+    seed: Seed,
+    num_draws: int,
+    numbers_per_draw: int,
+) -> Any:
+    """`draw(density, latents, keys)` of all draws, each of which has a key of its own; chunk by chunk, in threads."""
+    keys = generator(as_key(seed)).integers(0, 1 << 32, (num_draws, 2), np.uint32)
+    size = min(num_draws, padded_size(max(1, CACHED_CELLS // numbers_per_draw)))
+    compiled = draw.for_size(num_draws * numbers_per_draw)
+    draws = dict(latents), keys
+    return over_chunks(
+        lambda part: compiled(density, *part), draws, num_draws, size, least=size, each=mostly_in_threads
+    )

@@ -15,17 +15,7 @@ from bayesgen.data import Rows
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
 from bayesgen.records import record
-from bayesgen.runtime import (
-    CACHED_CELLS,
-    OwnedJit,
-    SizedJit,
-    as_key,
-    even_chunks,
-    generator,
-    mostly_in_threads,
-    over_chunks,
-    padded_size,
-)
+from bayesgen.runtime import CACHED_CELLS, OwnedJit, SizedJit, even_chunks
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
@@ -33,6 +23,7 @@ from .arbitrary import dispersed_starts
 from .density import LogPriorKind, ProgramDensity, StatisticsTerm
 from .evaluation import evaluate
 from .marginal import errors_of_normal, row_draws
+from .random_numbers import drawn_by_chunks
 from .structure import Arrays, Program
 
 NUM_PROVEN = 3  # values of the other latents, given which those of rows prove normal before sampling
@@ -135,13 +126,8 @@ class WithRowLatents(LogDensity):
         """
         joined = {name: latents[name].reshape(-1, *latents[name].shape[2:]) for name in self.program.latents}
         shape = next(iter(latents.values())).shape[:2]
-        keys = generator(as_key(seed)).integers(0, 1 << 32, (math.prod(shape), 2), np.uint32)
         numbers = self.rows.num_rows * self.program.num_cases
-        size = min(len(keys), padded_size(max(1, CACHED_CELLS // numbers)))
-        draw = _draws.for_size(len(keys) * numbers)
-        draws, errors = over_chunks(
-            lambda part: draw(self, *part), (joined, keys), len(keys), size, least=size, each=mostly_in_threads
-        )
+        draws, errors = drawn_by_chunks(_draws, self, joined, seed, math.prod(shape), numbers)
         if not np.std(errors) < MOST_ERROR:
             return None
         return {name: values.reshape(*shape, *values.shape[1:]) for name, values in draws.items()}

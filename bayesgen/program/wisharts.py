@@ -12,8 +12,6 @@ from bayesgen.typing import Array, Float
 from .random_numbers import RandomNumbers
 from .tables import FAR, PointAndSlope, Table, TableForm, log_gamma
 
-LOG_PI = math.log(math.pi)
-
 
 @dataclasses.dataclass(frozen=True)
 class WishartForm(TableForm):
@@ -86,7 +84,9 @@ class WishartTable(Table):
         log_scale, log_precision = map(_log_determinant, (self.scale, precision))
         log_gammas = log_gamma(half[..., None] - 0.5 * jnp.arange(self.size)).sum(-1)
         constant = (
-            half * (log_scale - self.size * math.log(2)) - log_gammas - 0.25 * self.size * (self.size - 1) * LOG_PI
+            half * (log_scale - self.size * math.log(2))
+            - log_gammas
+            - 0.25 * self.size * (self.size - 1) * math.log(math.pi)
         )
         trace = jnp.einsum("...ij,...ji->...", self.scale, precision)
         by_precision = constant + (half - 0.5 * (self.size + 1)) * log_precision - 0.5 * trace

@@ -38,6 +38,14 @@ def table_by_class(
     return np.stack([function(*of_class) for of_class in zip(*parameters, strict=True)], -1)
 
 
+def correlations_of(matrices: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:
+    """Covariances in units of the deviations of their columns; those that do not vary stay as they are. Traceable."""
+    xp = namespace(matrices)
+    spread = xp.sqrt(xp.diagonal(matrices, axis1=-2, axis2=-1))
+    units = xp.where(spread > 0, spread, 1.0)
+    return matrices / (units[..., :, None] * units[..., None, :])
+
+
 def validation_of(values: object) -> bool | None:
     """NumPyro's `validate_args` of a distribution with these parameters: False where they are traced, else its default.
 
@@ -219,7 +227,7 @@ def sum_log_rising(counts: Real[Array, "n D"], starts: Float[Array, "K D"]) -> F
     """Sums over columns of `log_rising` of starts by counts. By look-up where counts repeat."""
     xp, codes = namespace(counts, starts), few_counts(counts)
     if codes is None:
-        return xp.stack([log_rising(start, counts).sum(-1) for start in starts], -1)
+        return table_by_class(xp, lambda start: log_rising(start, counts).sum(-1), starts)
     tables = log_rising(starts.T[:, None, :], np.arange(codes.max() + 1.0)[:, None])
     total = np.zeros((len(counts), len(starts)))
     for column, table in enumerate(tables):

@@ -28,7 +28,7 @@ from bayesgen.records import record
 from bayesgen.runtime import CACHED_CELLS, all_in_threads, chunks, even_chunks
 from bayesgen.typing import Array, Bool, Float, Int, Real
 
-from .arrays import LOG_2PI, inverse_lower, log_diagonal, namespace
+from .arrays import LOG_2PI, correlations_of, inverse_lower, log_diagonal, namespace
 from .patterns import PART_CELLS, Part, parts_of, patterns_of
 
 MOST_APART = 1e3  # deviations between classes, beyond which differences of whitened rows lose four digits and more
@@ -379,7 +379,7 @@ def last_given_rest(
     squares = np.empty(mean.shape) if with_squares else None
     center = loc[:, :-1].mean(0)  # subtracted from rows first, so that offsets lose no digits
     shift, deviations = loc[:, :-1] - center, np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
-    correlations = matrix / (deviations[..., :, None] * deviations[..., None, :])
+    correlations = correlations_of(matrix)
     patterns, pattern_of_row = patterns_of(observed)
     rows_by_pattern: Sequence[Int[np.ndarray, " _"] | slice] = [slice(None)]
     if len(patterns) > 1:
