@@ -210,7 +210,7 @@ class TrainingData:
         observed, options = labels.dropna(), self.options
         if options.is_regression:
             return f"{options.target} from {float(observed.min()):,.5g} to {float(observed.max()):,.5g}"
-        classes = sorted(observed.unique().tolist())
+        classes = sorted(set(observed))
         names = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
         bins = "" if options.bins is None else f", naive Bayes with {options.bins} bins"
         return f"{len(classes)} classes of {options.target} ({names}){bins}"

@@ -20,6 +20,8 @@ from .sequences import PADDING
 from .views import ArrayTable, Table
 
 MISSING, UNKNOWN = -1, -2  # codes
+# pandas before 3 hashes texts as C strings, which end at U+0000
+_MERGES_TEXTS = len(pd.unique(np.array(["a", "a\0"], object))) < 2
 
 
 def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]]:
@@ -48,8 +50,11 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]
         first_rows = np.empty(len(distinct), np.int64)
         first_rows[codes[::-1]] = np.arange(len(codes))[::-1]
         distinct = values[first_rows]
-        if not np.array_equal(distinct[codes], values):  # two texts share a hash, so rarely that this may be slow
-            codes, distinct = pd.factorize(values.astype(object))
+    may_merge = _MERGES_TEXTS and codes.min(initial=0) >= 0 and all(isinstance(value, str) for value in distinct)
+    if (text or may_merge) and not np.array_equal(distinct[codes], values):  # so rarely that the rest may be slow
+        code_by_text: dict[Category, int] = {}
+        codes = np.array([code_by_text.setdefault(value, len(code_by_text)) for value in values.tolist()])
+        return codes, list(code_by_text)
     return np.asarray(codes, np.int64), own_type(distinct)
 
 

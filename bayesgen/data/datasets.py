@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from bayesgen.errors import DataError, check_text
 from bayesgen.typing import Category
 
-from .categories import CATEGORICAL
+from .categories import CATEGORICAL, factorize
 from .files import MISSING_WORDS, FileReader, name_of_source
 from .number_kinds import REAL
 from .schema import Schema
@@ -155,7 +155,8 @@ class Dataset:
                 f"Class {_plain(counts.idxmin())!r} of target {self.y.name!r} has {counts.min()} rows, fewer "
                 f"than the {rows} per class to learn from. Ask for fewer."
             )
-        place_in_class = self.y.groupby(self.y, observed=True).cumcount().to_numpy()
+        codes, _ = factorize(self.y.to_numpy(), "y")
+        place_in_class = self.y.groupby(codes).cumcount().to_numpy()
         to_learn = (place_in_class < rows) | self.y.isna().to_numpy()
         if to_learn.all():
             raise DataError(f"With {rows} rows per class to learn from, none is left to test on.")

@@ -1,6 +1,8 @@
 """Tables from files: what separates cells, which texts are numbers or truth values, and which cells are missing."""
 
 import difflib
+import functools
+import gzip
 import io
 import os
 import shlex
@@ -19,7 +21,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, warn
 from bayesgen.typing import Int
 
-from .categories import CATEGORICAL
+from .categories import CATEGORICAL, factorize
 
 MISSING_WORDS = frozenset(
     [
@@ -34,6 +36,7 @@ _TRUTH_VALUES = {
 }
 _SEPARATORS = {".tsv": "\t", ".tab": "\t"}  # commas in other text files
 _COMPRESSED = (".gz",)
+_ARCHIVES = (".bz2", ".xz", ".zip", ".zst", ".tar")  # which pandas opens
 _PARQUET = (".parquet", ".pq")
 _QUERY = "?"
 _NAMED = 5  # columns that a warning names
@@ -151,6 +154,11 @@ class FileReader:
                 f"{path} cannot be read as a table: its header has {len(header)} names, and {is_longer.sum()} of "
                 f"its rows (first row {int(is_longer.argmax())}) have more cells. Name every column."
             )
+        if _has_null_character(content):
+            raise DataError(
+                f"{path} cannot be read as a table: it has the character U+0000, at which some readers end a cell. "
+                "Remove it, or save the table as UTF-8 or Parquet."
+            )
         names = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
         labels = names[-1] if target is None else target
         return pd.DataFrame(
@@ -224,7 +232,8 @@ class FileReader:
 
     def _marks_of(self, cells: pd.Series) -> list[str]:
         """The texts among cells that mark a missing cell, with the blanks around them."""
-        texts = {text: text.strip() for text in cells.unique() if isinstance(text, str)}
+        _, distinct = factorize(cells.to_numpy(object), f"Column {cells.name!r}")
+        texts = {text: text.strip() for text in distinct if isinstance(text, str)}
         marks = {mark.strip(): mark for mark in self.missing}
         self.met.update(marks[text] for text in texts.values() if text in marks)
         return [text for text, stripped in texts.items() if stripped in marks]
@@ -253,6 +262,17 @@ class FileReader:
 def name_of_source(source: str | Path | BinaryIO) -> str:
     """What a file, a named data set or a stream is called in messages."""
     return str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "the stream"))
+
+
+def _has_null_character(content: Path | io.BytesIO) -> bool:
+    """Whether a text file, perhaps gzipped, has U+0000; nothing is said of archives."""
+    if isinstance(content, io.BytesIO):
+        return b"\0" in content.getvalue()
+    suffix = content.suffix.lower()
+    if suffix in _ARCHIVES:
+        return False
+    with (gzip.open if suffix in _COMPRESSED else open)(content, "rb") as stream:
+        return any(b"\0" in part for part in iter(functools.partial(stream.read, 1 << 20), b""))
 
 
 def _as_numbers(texts: pd.Series, decimal: str) -> pd.Series:

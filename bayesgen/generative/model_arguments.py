@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from bayesgen.data import as_array, numbers_of_objects, type_of_objects
+from bayesgen.data import (
+    as_array,
+    dtype_categories,
+    factorize,
+    numbers_of_objects,
+    sorted_categories,
+    type_of_objects,
+)
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, ModelError
 from bayesgen.program import signature_of
@@ -40,13 +47,16 @@ class Text(NamedTuple):
         """
         import pandas as pd
 
-        index = pd.Categorical(values).categories if categories is None else pd.Index(categories)
-        cells = as_array(values, f"The argument {name!r}").astype(object)
+        argument = f"The argument {name!r}"
+        cells = as_array(values, argument).astype(object)
+        if categories is None:
+            categories = dtype_categories(values) or sorted_categories(factorize(cells, argument)[1], argument)
+        index = pd.Index(categories)
         codes, missing = np.asarray(index.get_indexer(pd.Index(cells)), np.int64), np.asarray(pd.isna(cells))
         if (unknown := (codes < 0) & ~missing).any():
             row = int(np.argmax(unknown))
             raise DataError(
-                f"The argument {name!r} has {str(cells[row])!r} in row {row}, and those of training are "
+                f"{argument} has {str(cells[row])!r} in row {row}, and those of training are "
                 f"{quote_some(index)}: give every row its category."
             )
         return cls(np.where(missing, np.nan, codes) if missing.any() else codes, tuple(index))

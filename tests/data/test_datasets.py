@@ -127,6 +127,8 @@ def write(path, content):
         ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:30], r"cut\.csv\.gz cannot be read"),
         ("not.parquet", "a,b\n1,2\n", r"not\.parquet cannot be read"),
         ("latin.csv", "a,b\nm\xfcd,1\n".encode("latin-1"), r"latin\.csv cannot be read"),
+        ("null.csv", "a,b\nx,1\nx\0,1\n", r"null\.csv cannot be read.*U\+0000"),
+        ("null.csv.gz", gzip.compress(b"a,b\nx,1\nx\0,1\n"), r"null\.csv\.gz cannot be read.*U\+0000"),
         ("ragged.csv", "a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read"),
         ("wide.csv", "a,b\n1,2,3\n4,5,6\n", r"wide\.csv cannot be read"),
         ("holes.csv", "a,b\n1,\n2,\n3,\n4,\n", r"Target 'b' is missing in all 4 rows"),
