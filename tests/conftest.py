@@ -16,6 +16,11 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import type_checker
 
+# Images of containers often turn bytecode off: then each process that a test starts would compile the package, and each
+# worker of each run all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 gc.set_threshold(100_000, 50, 100)  # a quarter of the time of collecting the tests goes there otherwise
 
 # Outside the checkout, so that the tests of a second clone find what those of the first have compiled. What one version
