@@ -177,7 +177,8 @@ def imports_of(module):
     for_types = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name | ast.Attribute)  # others take long to unparse
+        if ast.unparse(node.test).endswith("TYPE_CHECKING")
         for inner in ast.walk(node)
     }
     in_methods = {

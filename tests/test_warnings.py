@@ -47,7 +47,7 @@ def test_a_call_shows_each_warning_once():
     X = pd.DataFrame({"a": [1.0, 2.5, 0.5, 7.0, 9.5, 8.0] * 3, "k": 1.0})
     pairs = [(bg.MAP(), bg.PlugIn()), (bg.Exact(), bg.BMA())]
     for verb in (
-        lambda: bg.study([bg.NaiveBayes(), bg.GaussianDiscriminant()], X, y, sizes=[2, 3], repeats=3, pairs=pairs),
+        lambda: bg.study([bg.NaiveBayes(), bg.GaussianDiscriminant()], X, y, sizes=[2, 3], repeats=2, pairs=pairs),
         lambda: bg.compare([bg.NaiveBayes(), bg.GaussianDiscriminant()], X, y, X, y, pairs=pairs),
     ):
         with pytest.warns(bg.ConstantColumnWarning, match="'k'") as caught:

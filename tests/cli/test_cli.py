@@ -444,16 +444,21 @@ def test_version(run):
     assert run("--version").stdout.split() == ["bayesgen", bayesgen.__version__]
 
 
+COMMAND = [sys.executable, "-c", "from bayesgen.cli import main; main()"]
+
+
 def test_the_installed_command_runs_as_a_process():
-    code = "from bayesgen.cli import main; main()"
+    done = subprocess.run([*COMMAND, "compare", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "--methods" in done.stdout
+
+
+@pytest.mark.slow  # a process that fits is interrupted below in every run
+def test_the_installed_command_prints_its_results_as_a_process():
     arguments = ["compare", "iris", "--model", "gda", "--methods", "exact", "--json"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["pairs"]) == 2
     assert done.stderr == "" or done.stderr.startswith("bayesgen: at work on")  # on a slow machine
-
-
-COMMAND = [sys.executable, "-c", "from bayesgen.cli import main; main()"]
 
 
 # Ctrl-C counts from here on: a test that sends it sooner would ask the interpreter's own start-up

@@ -93,15 +93,15 @@ def test_exact_posteriors_are_calibrated_in_a_model_with_a_stated_prior():
     assert len(result.table) == 2 * len(result.ranks)
     assert json.loads(result.to_json())["config"]["n"] == 12 and "quantities: 8" in repr(result)
     assert len(result.plot().axes[0].get_lines()) == len(result.ranks)
-    far = EXACT(method=Wrong(of_the_prior), simulations=100)
+    far = EXACT(method=Wrong(of_the_prior), simulations=50)
     assert not far.passed and "joint log-likelihood" in repr(far)
 
 
 def test_nuts_of_a_program_of_ones_own_is_calibrated():
     mask = {"z": np.arange(9) != 1, "y": np.arange(9) > 2}
     program = bg.GenerativeProgram(lines, classes=["x", "y"])
-    with pytest.warns(bg.ConvergenceWarning, match="more of 15: NUTS"):
-        result = bg.calibrate(program, method=SHORT, n=9, simulations=15, mask=mask)
+    with pytest.warns(bg.ConvergenceWarning, match="more of 8: NUTS"):
+        result = bg.calibrate(program, method=SHORT, n=9, simulations=8, mask=mask)
     assert result.passed and set(result.ranks) >= {"p", "slope", "class probability of a held-out row"}
     assert (result.num_draws < 99).any() and (result.num_draws > 5).all()
 

@@ -40,8 +40,8 @@ class IndependentDraws(Method):
         energies = -np.reshape([posterior.log_prior(draw) for draw in draws], shape)
         sites = problem.program.latents_of(values)
         problems = ["the first chain was moved"] if self.shift else []
-        about = {"path": "independent"}
-        return fit_of_draws(self, problem, problem.program, sites, {"potential_energy": energies}, about, problems)
+        stats = {"potential_energy": energies, "energy": energies, "num_steps": np.ones(shape, int)}
+        return fit_of_draws(self, problem, problem.program, sites, stats, {"path": "independent"}, problems)
 
 
 def at_point(program, latents, X, y=None, **options):

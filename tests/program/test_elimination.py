@@ -37,8 +37,14 @@ def same(actual, expected, rtol=1e-9):
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=1e-12)
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("place", [0.0, 1e3])
+@pytest.mark.parametrize(
+    ("unit", "place"),
+    [
+        pytest.param(unit, place, marks=[pytest.mark.slow] * (place == 0.0 or unit == 1.0))
+        for unit in (1e-6, 1.0, 1e6)
+        for place in (0.0, 1e3)
+    ],
+)
 def test_means_and_variances_are_integrated_out_in_any_unit(unit, place):
     x = unit * (DATA[:, 0] + place)
 
@@ -114,7 +120,7 @@ def test_entries_of_matrices_have_the_variances_of_scipy(is_inverse):
         table = WishartTable(jnp.array([9.5, 6.0]), jnp.stack([scale, scale]), WishartForm(is_inverse, False))
         variance, few = np.asarray(table.variance())
     same(variance, law.var())
-    same(variance, law.rvs(200_000, random_state=1).var(0), rtol=0.1)
+    same(variance, law.rvs(50_000, random_state=1).var(0), rtol=0.1)
     assert np.isinf(few).all() == is_inverse
 
 
