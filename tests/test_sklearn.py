@@ -168,7 +168,7 @@ COMPARING = {
 }
 
 
-@pytest.mark.parametrize("verb", COMPARING)
+@pytest.mark.parametrize("verb", ["compare", "prequential", pytest.param("study", marks=pytest.mark.slow)])
 def test_declarations_hold_where_answers_are_compared(verb):
     """The declared class has no rows, and a cell that is none of the declared categories is taken for missing."""
     X, y = WITH_CODES.assign(code=np.where(SPECIES == 2, 7, WITH_CODES.code)), np.array(["a", "b", "c"])[SPECIES]

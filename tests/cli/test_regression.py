@@ -20,6 +20,7 @@ def test_diabetes_is_compared_out_of_the_box(run):
         assert words in result.stdout
 
 
+@pytest.mark.slow  # that a command runs again is tested for classes in every run: test_cli.py
 def test_all_models_answer_and_the_command_runs_again(run, tmp_path):
     names = ["linear", "joint-gaussian", "naive-bayes-regression"]
     out = tmp_path / "results"

@@ -55,7 +55,9 @@ def test_a_file_that_is_no_file_is_not_replaced(run, tmp_path):
     assert result.exit_code == 1 and "no file that could be replaced" in result.stderr
 
 
-@pytest.mark.parametrize("verb", [["compare"], ["study", "--sizes", "5", "--repeats", "2"]])
+@pytest.mark.parametrize(
+    "verb", [["compare"], pytest.param(["study", "--sizes", "5", "--repeats", "2"], marks=pytest.mark.slow)]
+)
 def test_a_report_is_written_beside_what_is_printed(run, tmp_path, monkeypatch, verb):
     for kind in (bg.Comparison, bg.Study):
         monkeypatch.setattr(kind, "to_html", lambda result, path, title: path.write_text(f"{title} {result.answers}"))

@@ -125,6 +125,7 @@ def test_densities_of_rows_left_out_are_stacked(stacked):
     close(held_out.weights, scipy.special.softmax(totals), rtol=1e-4)
 
 
+@pytest.mark.slow  # averages of modes stand in every run of averaging/
 def test_models_without_an_exact_posterior_are_averaged_by_their_modes():
     models = [bg.GenerativeProgram(heavy_tails, label=None), MODELS["wide"]]
     averaged = bg.average(models, weights="stacking", X=TRAIN, folds=3, seed=2)

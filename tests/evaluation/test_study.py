@@ -465,10 +465,8 @@ def test_the_example_draws_its_figure(tmp_path, capsys):
     assert (tmp_path / "iris" / "config.json").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == "naive Bayes, binned" else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
+@pytest.mark.slow  # discriminants, naive Bayes and averages are studied above
+@pytest.mark.parametrize("name", CASES)
 def test_every_model_with_a_closed_form_is_studied(name):
     case = CASES[name]
     pairs = [(bg.Exact(), bg.BMA())]

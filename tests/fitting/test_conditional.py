@@ -279,6 +279,7 @@ def petals():
     return X[:, 2:], y
 
 
+@pytest.mark.slow  # those of a program are refused in every run: program/test_discriminative.py
 def test_separable_classes_are_refused():
     with pytest.raises(FitError, match=r"rises without end along site 'real_.*MAP"):
         bg.fit(bg.GaussianDiscriminant("tied"), *petals(), method=CONDITIONAL)

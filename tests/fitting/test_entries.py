@@ -63,7 +63,7 @@ def sites(entries):
     return ways
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "grammar, open")) for n in FITS])
 def test_fits_name_each_block_once_and_say_how_it_enters(name):
     fit = FITS[name]()
     entries = shown(fit)

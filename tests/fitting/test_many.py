@@ -126,12 +126,12 @@ def test_a_fit_without_an_answer_costs_its_own_set():
 RULES = {"mean": bg.PlugIn(), "mode": bg.PlugIn("mode"), "bma": bg.BMA()}
 
 
-ALL_RULES = {"naive Bayes", "discriminant, tied", "multinomial, sparse", "naive Bayes, words"}
+BY_ONE_RULE = {"discriminant, tied", "multinomial, sparse", "naive Bayes, words"}
 PREDICTED = [
     pytest.param(
         name,
         rule,
-        marks=() if name in ALL_RULES or (name, rule) == ("naive Bayes, binned", "bma") else pytest.mark.slow,
+        marks=() if name == "naive Bayes" or (name in BY_ONE_RULE and rule == "bma") else pytest.mark.slow,
     )
     for name in CASES
     for rule in RULES

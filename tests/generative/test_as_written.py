@@ -74,8 +74,9 @@ def test_the_page_says_which_latents_are_closed(name):
     assert stated.strip() == expected
 
 
+@pytest.mark.slow  # densities are those of the models above, and chains are tested in fitting/test_nuts.py
 @pytest.mark.filterwarnings("ignore::bayesgen.errors.ConvergenceWarning")  # of priors with funnels, as NumPyro does
-@pytest.mark.parametrize("name", rows_of_table({"logistic"}))
+@pytest.mark.parametrize("name", TABLE)
 def test_posterior_is_that_of_numpyro(name):
     case, program = TABLE[name], made(name)
     method = NUTS(num_chains=2, num_samples=400 if name == "logistic" else 2000, target_accept_prob=0.95)
@@ -246,7 +247,7 @@ def slopes_with_scales(X, prior_scale, y=None):
     numpyro.sample("y", dist.Normal((X * slopes).sum(1), 0.5), obs=y)
 
 
-@pytest.mark.parametrize("num_rows", [6, 7])
+@pytest.mark.parametrize("num_rows", [6, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "model, sentence",
     [

@@ -41,6 +41,9 @@ READY = {
 }
 
 
+ALIKE = ("binary", "normal", "diag", "tied-diag", "spherical")  # with families that the others of the table have
+
+
 def as_plain(fit):
     """The program of a fit as a function of a user's own, with the label and classes of the fit."""
     bound = fit.program.function
@@ -72,7 +75,7 @@ def averaged(fit, X):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("diag", "tied-diag", "spherical"))) for name in READY],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in READY],
 )
 def test_the_program_of_a_ready_made_model_has_its_posterior(name):
     model, X = READY[name]

@@ -12,7 +12,7 @@ from bayesgen.data import read_table
 
 from .pairs import ARRAYS, BEYOND, ENTRIES, IMPROPER, NEW, PROPER, REALS
 
-SLOW = (  # links beside the first one of an entry, and entries that take long
+SLOW = (  # links beside the first one of an entry, entries that take long, and those with the statistic of another one
     "identity",
     "weights",
     "lines",
@@ -24,9 +24,15 @@ SLOW = (  # links beside the first one of an entry, and entries that take long
     "inverse gamma, lognormal variance, multiple",
     "gamma, weibull rate, multiple",
     "inverse gamma, weibull scale, multiple",
+    "gamma, gamma rate, multiple",
+    "gamma, inverse gamma scale, multiple",
+    "gamma, laplace rate, multiple",
+    "inverse gamma, gamma scale, multiple",
+    "inverse gamma, exponential scale, multiple",
+    "inverse gamma, inverse gamma rate, multiple",
 )
 ALSO_QUICK = ("beta, bernoulli, identity", "beta, binomial, identity")
-QUICK = ("gamma, poisson, weights", "normal, normal mean, lines")
+QUICK = ("gamma, poisson, weights",)
 
 
 def rows_of(table, quick=()):

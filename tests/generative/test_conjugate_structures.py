@@ -352,7 +352,7 @@ CASES = {
 
 
 SCALED = ("scaled line", "normal gamma", "inverse wishart", "inverse wishart cholesky", "wishart")
-SLOW = (*SCALED, "components", "stacked", "effects", "centered", "noncentered", "walk", "means")
+SLOW = (*SCALED, "components", "stacked", "effects", "centered", "noncentered", "walk", "means", "chances", "paths")
 QUICK = ("rates",)  # whose predictives are in the default tests
 
 

@@ -309,7 +309,7 @@ REGRESSIONS = {
 }
 
 
-@pytest.mark.slow  # a naive Bayes regression and lines of known noise have theirs by default
+@pytest.mark.slow  # lines of known noise, and flat coefficients in test_conjugate_pairs.py, have theirs by default
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_the_program_of_a_linear_regression_has_its_posterior(name):
     """A flat intercept has the density 1, whose evidence is that of the ready-made model, too."""
@@ -337,7 +337,8 @@ NAIVE = {
 }
 
 
-@pytest.mark.parametrize("name", ["with flat intercepts", pytest.param("with proper priors", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAIVE)
 def test_the_program_of_a_naive_bayes_regression_has_its_posterior(name):
     known = exact(NAIVE[name], X, Y)
     rows = known.concrete.response.put(known.read(X), Y)

@@ -27,15 +27,11 @@ ROUNDING_DECIDES = {
     ("discriminant, tied-spherical", bg.MLE),
 }
 PRIOR_DECIDES = {"naive Bayes, words"}  # more than the few rows do: it gains what labels lose
-QUICK = {"discriminant, full"}
-
-mostly_slow = pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-)
 
 
-@mostly_slow
-@pytest.mark.parametrize("kind", [bg.MLE, pytest.param(bg.MAP, marks=pytest.mark.slow)])
+@pytest.mark.slow  # the two objectives of tied classes are compared in every run: fitting/test_conditional.py
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kind", [bg.MLE, bg.MAP])
 def test_labels_are_no_less_probable_than_under_the_joint_fit(name, kind):
     case = CASES[name]
     X, y = case.data

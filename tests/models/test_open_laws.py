@@ -39,7 +39,7 @@ def fitted(name, method):
     return case.point if method == OPEN_MAP else bg.fit(case.model, *case.data, method=method)
 
 
-@every_method_and_case
+@every_method_and_low_rank
 def test_a_row_given_twice_is_weight_two(name, method):
     case = OPEN[name]
     X, y = case.data

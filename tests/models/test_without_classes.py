@@ -60,7 +60,9 @@ def test_they_learn_what_one_component_does(name, method):
     close(fit.log_joint(X), one.log_joint(X), rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", [bg.MLE(), bg.MAP()], ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize(
+    "method", [pytest.param(bg.MLE(), id="MLE", marks=pytest.mark.slow), pytest.param(bg.MAP(), id="MAP")]
+)
 def test_cells_may_be_missing(method):
     model, X = data_of("mixed")
     X = holed(X)

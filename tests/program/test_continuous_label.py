@@ -253,7 +253,8 @@ def log_mean(logs):
     return scipy.special.logsumexp(logs) - np.log(len(logs))
 
 
-@pytest.mark.parametrize("name", ["line", pytest.param("robust", marks=pytest.mark.slow)])
+@pytest.mark.slow  # those of models are in every run: models/test_response_laws.py, prediction/test_continuous.py
+@pytest.mark.parametrize("name", ["line", "robust"])
 def test_averages_over_draws_are_their_definition(name):
     function, columns = {"line": (line, ("mean", "slope", "noise")), "robust": (robust, ("spread",))}[name]
     x, y = X[:12], Y[:12]

@@ -152,7 +152,10 @@ def densities(name):
     return [ProgramDensity(program, each, LogPriorKind.SITES) for each in (of_rows, terms)], terms
 
 
-@pytest.mark.parametrize("name", CASES)
+ALIKE = ("far from zero", "the same column twice", "one row far away", "sorted groups", "products", "columns")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in CASES])
 def test_the_log_density_and_its_gradient_are_those_of_all_rows(name):
     function, rows, _, expected = CASES[name]
     with jax.enable_x64(True):

@@ -158,6 +158,7 @@ def test_the_label_may_depend_on_covariates_and_attributes_at_once():
     close(GATED.log_density(latents, GATED_ROWS, unknown), prior + picked.sum(), rtol=1e-10)
 
 
+@pytest.mark.slow  # a regression is a mixture of lines in every run: test_local.py
 def test_a_mixture_may_be_gated_by_covariates():
     """Components whose shares depend on a covariate: p(x | c) = sum_k p(k | c) p(x | k)."""
     fit = bg.fit(bg.Mixture(GATED, 2), GATED_ROWS, method=bg.MAP(num_starts=1))

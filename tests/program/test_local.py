@@ -103,7 +103,9 @@ def components():
     return at_point(COMPONENTS, LATENTS, MISSING, UNKNOWN)
 
 
-@pytest.mark.parametrize("rows", [VALUES, MISSING], ids=["complete", "missing cells"])
+@pytest.mark.parametrize(
+    "rows", [pytest.param(VALUES, id="complete", marks=pytest.mark.slow), pytest.param(MISSING, id="missing cells")]
+)
 def test_a_class_may_be_a_mixture(rows):
     table = scipy.special.logsumexp(components_table(LATENTS, rows), axis=2)
     close(COMPONENTS.log_joint(LATENTS, rows), table, rtol=1e-10)
@@ -192,6 +194,7 @@ def votes_table(latents, cast):
     return np.log(latents["share"]) + np.where(np.isnan(cast)[..., None], 0.0, of_votes).sum(0)
 
 
+@pytest.mark.slow  # annotators stand in every run of generative/test_as_written.py, and cells are missing above
 def test_annotators_with_missing_votes():
     """The true class of an item is a label that no row has: the density and its posterior are the same."""
     table = votes_table(ANNOTATORS, cast_votes()["votes"])
@@ -222,7 +225,10 @@ def annotated(annotations, weight):
             numpyro.sample("votes", dist.Categorical(beta[places, z]), obs=annotations.T)
 
 
-@pytest.mark.parametrize("num_items", [ITEMS, 5], ids=["many items", "as many items as annotators"])
+@pytest.mark.parametrize(
+    "num_items",
+    [pytest.param(ITEMS, id="many items", marks=pytest.mark.slow), pytest.param(5, id="as many items as annotators")],
+)
 def test_rows_come_first_wherever_a_site_of_a_model_has_them(num_items):
     annotations, weight = simulated_votes()["votes"].T[:num_items], np.linspace(-1, 2, num_items)
     program = bg.GenerativeProgram.from_model(annotated, annotations, weight, rows="items")

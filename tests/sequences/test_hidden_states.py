@@ -295,7 +295,9 @@ def prior_draws(function, X, num_draws=24):
     return dataclasses.replace(fit, posterior=Draws(program, latents, latents, stats))
 
 
-@pytest.mark.parametrize("function", [symbols, left_right, pytest.param(uneven, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "function", [left_right, *(pytest.param(other, marks=pytest.mark.slow) for other in (symbols, uneven))]
+)
 def test_no_latent_of_a_hidden_chain_has_a_closed_form(function):
     assert bg.GenerativeProgram(function, label=None).elimination.names == ()
 
