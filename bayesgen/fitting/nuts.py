@@ -181,7 +181,7 @@ class NUTS(Settings, Method):
             chains = self._chains_with_rows(target.density, starts, problem)
             digests = {"row_digests": row_digests(target.density.rows)}
         else:
-            chains, digests = self._first_chains(target.density, starts, problem.seed, problem.progress, yields), {}
+            chains, digests = self.chains(target.density, starts, problem.seed, problem.progress, yields), {}
         if chains.stats["diverging"].any() and not target.integrated and (easier := marginal()) is not None:
             target = Target(easier, problem.program)
             starts = functools.partial(target.starts, problem.seed)
@@ -289,13 +289,8 @@ class NUTS(Settings, Method):
         problem.warn_of_constant_columns()
         with jax.enable_x64(True):
             sites = constrained(target.density, draws)
-        attributes = {
-            "path": "whitened",
-            "target_accept_prob": self.target_accept_prob,
-            "chain_method": TOGETHER,
-            **problem.about_products,
-        }
-        return self._fit_of_chains(problem, target, sites, stats, attributes)
+        path = {"path": "whitened", "target_accept_prob": self.target_accept_prob, "chain_method": TOGETHER}
+        return self._fit_of_chains(problem, target, sites, stats, path | problem.about_products)
 
     def _fit_of_chains(
         self,
@@ -318,6 +313,7 @@ class NUTS(Settings, Method):
         find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
         seed: Seed,
         progress: bool | None,
+        yields: Callable[[], bool] | None = None,
     ) -> Chains:
         """Draws from any log density, warnings aside.
 
@@ -326,18 +322,8 @@ class NUTS(Settings, Method):
             find_starts: starts of the search for its mode; None for adaptation without one.
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
+            yields: whether draws that diverge will do, see `sample`.
         """
-        return self._first_chains(density, find_starts, seed, progress)
-
-    def _first_chains(
-        self,
-        density: LogDensity,
-        find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
-        seed: Seed,
-        progress: bool | None,
-        yields: Callable[[], bool] | None = None,
-    ) -> Chains:
-        """`chains`, but those that diverge where the density `yields` to another one: see `sample`."""
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
             return sample(density, self, find_starts if self.precondition else None, as_key(seed), progress, yields)
 
@@ -389,8 +375,8 @@ def fit_of_draws(
         problem: training problem.
         program: whose sites were drawn: that of the problem, or one with the same process in other coordinates.
         sites: latent site of it -> (chain, draw, ...). Independent draws are chains, too.
-        stats: name -> (chain, draw), statistics of the sampler; "potential_energy", minus the log density of each draw
-            up to a constant, is one of them.
+        stats: name -> (chain, draw), statistics of the sampler; "potential_energy", minus the log density of each draw,
+            is one of them.
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """
@@ -423,11 +409,7 @@ def fit_of_draws(
     if not draws.is_identified:
         warn_of_switching()
         return fit
-    fall = (
-        0.0
-        if problem.samples_rows or problem.is_enumerable
-        else fall_at_mean(problem, program, draws.mean, sites, stats)
-    )
+    fall = 0.0 if problem.samples_rows or problem.is_enumerable else fall_at_mean(problem, program, draws.mean, stats)
     return dataclasses.replace(fit, attributes=fit.attributes | {FALL_AT_MEAN: fall}) if fall > 0 else fit
 
 
@@ -443,7 +425,6 @@ def fall_at_mean(
     problem: ProgramProblem,
     program: GenerativeProgram,
     mean: ParameterArrays,
-    sites: ParameterArrays,
     stats: Mapping[str, np.ndarray],
 ) -> float:
     """How far the log density at the mean of draws lies below that at the lowest draw; negative where it is above.
@@ -454,11 +435,7 @@ def fall_at_mean(
     Args:
         problem, program, stats: as in `fit_of_draws`.
         mean: of the parameters.
-        sites: latent site of the program -> (chain, draw, ...).
     """
     density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
-    lowest = np.unravel_index(np.argmax(stats["potential_energy"]), stats["potential_energy"].shape)
     with jax.enable_x64(True):
-        points = mean, program.parameters_of({name: value[lowest] for name, value in sites.items()})
-        at_mean, at_lowest = (density.by_numpy(free_parameters(program, point)) for point in points)
-    return at_lowest - at_mean
+        return -float(np.max(stats["potential_energy"])) - density.by_numpy(free_parameters(program, mean))

@@ -154,9 +154,8 @@ def dispersed_starts(program: Program, seed: Seed, num_draws: int = PRIOR_STARTS
     Points that know of the prior reach modes that climbs from the origin do not. Inside float64.
     """
     rng = generator(as_key(seed))
-    numbers = [(arbitrary_numbers(rng), rng.integers(2**31)) for _ in range(num_draws)]
-    about_means = _about_prior_means.traced(program, *numbers[0])
-    return dispersed(np.stack([about_means(program, *values) for values in numbers]), rng)
+    numbers, seeds = zip(*[(arbitrary_numbers(rng), rng.integers(2**31)) for _ in range(num_draws)], strict=True)
+    return dispersed(_about_prior_means.by_numpy(program, np.stack(numbers), np.stack(seeds)), rng)
 
 
 def dispersed(
@@ -171,15 +170,21 @@ def dispersed(
 
 
 @OwnedJit
-def _about_prior_means(program: Program, numbers: Float[Array, " numbers"], seed: Int[Array, ""]) -> Float[Array, " D"]:
+def _about_prior_means(
+    program: Program, numbers: Float[Array, "points numbers"], seeds: Int[Array, " points"]
+) -> Float[Array, "points D"]:
     """Latents at random distances from their prior means, in NumPyro's unconstrained coordinates.
 
     Searches stretch some of these coordinates, which hardly moves points about a mean.
     """
-    size = program.num_classes
-    sites = arbitrary_trace(program, size, program.example_covariates(size), numbers)
-    points = (_start_of(sites[name], seed + index) for index, (name, _) in enumerate(program.structure.latents))
-    return jnp.concatenate([jnp.ravel(point) for point in points])
+    size, covariates = program.num_classes, program.example_covariates(program.num_classes)
+
+    def point(numbers: Float[Array, " numbers"], seed: Int[Array, ""]) -> Float[Array, " D"]:
+        sites = arbitrary_trace(program, size, covariates, numbers)
+        points = (_start_of(sites[name], seed + index) for index, (name, _) in enumerate(program.structure.latents))
+        return jnp.concatenate([jnp.ravel(point) for point in points])
+
+    return jax.vmap(point)(numbers, seeds)
 
 
 def _start_of(site: Message, seed: Int[Array, ""]) -> Float[Array, "..."]:

@@ -214,7 +214,7 @@ class Introspection:
             return None
         mean, traced, compiled = self._separable[name]
         function = traced if num_rows < COMPILED_FROM * CACHE_ROWS else compiled
-        latents = self._traces.draw(arbitrary_numbers(1)).latents
+        latents = self._traces.draws[0].latents
 
         def means_at(draws: Float[np.ndarray, "blocks draws"], *rows: Any) -> Float[np.ndarray, "n draws ..."]:
             return np.moveaxis(np.concatenate([function(block, *rows) for block in draws]), 0, 1)
@@ -251,7 +251,7 @@ class Introspection:
 
     @in_float64
     def _at_rows(self, choose: Callable[[TraceOutputs], Any], rows: Rows, codes: Int[Array, " n"]) -> Any:
-        function, latents = self._at_chunk.function.only(choose), self._traces.draw(arbitrary_numbers(0)).latents
+        function, latents = self._at_chunk.function.only(choose), self._traces.draws[0].latents
         return self._over_rows(functools.partial(function, latents), rows, codes)
 
     @in_float64

@@ -151,8 +151,14 @@ def sample(
         return cast(Whitened, adapted), draws
 
     def chains(coordinates: Whitened, sampled: ChainDraws, path: str, target: float) -> Chains:
-        warnings = [prepared.reason] if prepared.num_modes > 1 and prepared.reason else []
-        return Chains(constrained(coordinates, sampled[0]), sampled[1], coordinates, path, target, warnings)
+        return Chains(
+            values=constrained(coordinates, sampled[0]),
+            stats=sampled[1],
+            density=coordinates,
+            path=path,
+            target=target,
+            warnings=[prepared.reason] if prepared.num_modes > 1 and prepared.reason else [],
+        )
 
     for target in (settings.target_accept_prob, CAREFUL) if reason is None else ():
         fails = functools.partial(_fails, target < CAREFUL)

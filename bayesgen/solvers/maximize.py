@@ -158,8 +158,7 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
     """
     waiting = [
         _Route.begin(Optimum(start, -np.inf, np.zeros_like(start)), unit_axes(len(start)), 1) for start in starts
-    ]
-    waiting.reverse()
+    ][::-1]
     first = waiting[-1].vector
     most_steps = PEAK_STEPS if for_peaks and waiting[0].axes.ndim == 2 else CLIMB_STEPS
     routes: list[_Route] = []
@@ -173,9 +172,9 @@ def climb(evaluator: Evaluator, starts: Iterable[Vector], for_peaks: bool = Fals
             routes.append(waiting.pop())
         following = []
         for route in (route.continued(evaluator) for route in routes):
-            if any(reached.converged and reached.is_at(route.vector, route.value) for reached in optima):
+            if any(reached.converged and reached.is_at(route.vector, float(route.climb.value)) for reached in optima):
                 continue  # there is no need for its last digits again
-            if not route.is_over and route.num_steps < most_steps:
+            if not route.climb.is_over and route.num_steps < most_steps:
                 following.append(route)
                 continue
             optimum = _end(evaluator, route, for_peaks)
@@ -257,20 +256,10 @@ class _Route:
         """The highest point so far."""
         return self.origin.vector + along(self.axes, self.climb.point)
 
-    @property
-    def value(self) -> float:
-        """The log density there."""
-        return float(self.climb.value)
-
     def continued(self, evaluator: Evaluator) -> "_Route":
         """The route after some evaluations."""
         climb = evaluator.climb(self.origin.vector, self.axes, self.climb, STEPS_A_LOOK, LAST_DECREMENT)
         return dataclasses.replace(self, climb=climb, num_steps=self.num_steps + STEPS_A_LOOK)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the climb has ended."""
-        return bool(self.climb.is_over)
 
 
 def _end(evaluator: Evaluator, route: _Route, for_peaks: bool) -> Optimum:
@@ -406,14 +395,12 @@ def _unit_curvature(evaluator: Evaluator, vector: Vector) -> CoordinateAxes:
 def _turns(evaluator: Evaluator, vector: Vector, step: Vector) -> bool:
     """Whether the slope along a step becomes negative at some doubling of it."""
     values, gradients = evaluator.evaluate(vector + np.exp2(np.arange(LINE_DOUBLINGS))[:, None] * step)
-    slopes = gradients @ step
-    return bool((np.isfinite(values) & (slopes < 0)).any() or np.isneginf(values).any())
+    return bool((np.isfinite(values) & (gradients @ step < 0)).any() or np.isneginf(values).any())
 
 
 def _highest(evaluator: Evaluator, vector: Vector, step: Vector) -> tuple[Vector, float]:
     """The highest point at halvings and doublings of a step, and its gain over this point."""
     points = vector + np.exp2(np.arange(-20, LINE_DOUBLINGS))[:, None] * step
-    values = evaluator.evaluate(points)[0]
-    values = np.where(np.isfinite(values), values, -np.inf)
+    values = np.nan_to_num(evaluator.evaluate(points)[0], nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
     best = int(np.argmax(values))
     return points[best], float(values[best] - evaluator.at(vector)[0])

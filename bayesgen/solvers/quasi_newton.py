@@ -23,7 +23,7 @@ from bayesgen.runtime import FAST_TO_COMPILE, LIGHT_OPTIMISATION, ROUNDING, Owne
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Bool, Float, Int
 
-MEMORY = 30  # changes of point and gradient that are kept
+MEMORY = 30  # changes of point and gradient that are kept, at most: of few dimensions older ones tell nothing
 ENOUGH_GAIN, STEEP = 1e-4, 0.9  # of the slope: least gain of a step, and the slope after one that was too short
 
 PointArray: TypeAlias = Float[Array, "*batch D"]
@@ -67,10 +67,9 @@ class Climb(NamedTuple):
 
 def begin_climb(start: Float[np.ndarray, " D"]) -> Climb:
     """A climb that has not evaluated its start."""
-    memory, zeros = np.zeros((MEMORY, len(start))), np.zeros(len(start))
-    no = np.asarray(False)
-    zero, none = np.asarray(0.0), np.asarray(-np.inf)
-    return Climb(start, none, zeros, zeros, zero, memory, memory, np.eye(MEMORY), np.asarray(0), no, no)
+    zeros, inverse, no = np.zeros(len(start)), np.eye(min(MEMORY, 3 * len(start) + 1)), np.asarray(False)
+    memory, zero, none = np.zeros((len(inverse), len(start))), np.asarray(0.0), np.asarray(-np.inf)
+    return Climb(start, none, zeros, zeros, zero, memory, memory, inverse, np.asarray(0), no, no)
 
 
 def advance_climb(climb: Climb, value: Scalar, gradient: PointArray, decrement: Float[Array, ""] | Scalar) -> Climb:
@@ -127,9 +126,9 @@ def _remembered(
     xp: Any, moves: Array, falls: Array, inverse: Array, move: PointArray, fall: PointArray
 ) -> tuple[Array, ...]:
     """The memory with one more pair in place of the oldest."""
+    last = xp.broadcast_to(np.eye(inverse.shape[-1])[-1:], (*move.shape[:-1], 1, inverse.shape[-1]))
     moves, falls, inverse = moves[..., 1:, :], falls[..., 1:, :], inverse[..., 1:, 1:]
     column = -inverse @ (moves @ fall[..., None])
-    last = xp.broadcast_to(np.eye(MEMORY)[-1:], (*move.shape[:-1], 1, MEMORY))
     inverse = xp.concatenate([xp.concatenate([inverse, column], axis=-1), last], axis=-2)
     moves, falls = (xp.concatenate([rows, new[..., None, :]], axis=-2) for rows, new in ((moves, move), (falls, fall)))
     return moves, falls, inverse
