@@ -1,5 +1,6 @@
 """Covariances of a few factors and noise, W W' + v I: from spectra, and as triangular factors, which are identified."""
 
+import functools
 import math
 from typing import Any, ClassVar
 
@@ -10,8 +11,16 @@ from numpyro.distributions.constraints import Constraint
 from numpyro.distributions.transforms import Transform
 from scipy.special import gammaln
 
-from bayesgen.statistics import namespace
-from bayesgen.typing import Array, ArrayOrNumber, Float, Int
+from bayesgen.records import record
+from bayesgen.runtime import CACHED_CELLS, chunks
+from bayesgen.statistics import (
+    LOG_2PI,
+    Cells,
+    MultivariateNormalLikelihood,
+    RowDensity,
+    namespace,
+)
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Shaped
 
 from .special import LOG_PI
 
@@ -101,6 +110,74 @@ def nearest_factors(
     axes = vectors[..., :num_factors]
     largest = xp.take_along_axis(axes, xp.argmax(abs(axes), -2)[..., None, :], -2)
     return axes * xp.sign(largest) * xp.sqrt(xp.maximum(lengths, 0.0))[..., None, :], noise
+
+
+def pivoted_loadings(
+    covariances: Float[np.ndarray, "K D D"], noise: Float[np.ndarray, " K"], num_factors: int
+) -> Float[np.ndarray, "K D k"]:
+    """Loadings W of covariances W W' + v I, up to a rotation, by k steps of a Cholesky factor with pivots.
+
+    Where a covariance is not of this kind, these loadings give another one.
+    """
+    classes = np.arange(len(covariances))
+    loadings = np.zeros((*covariances.shape[:2], num_factors))
+    remaining = np.diagonal(covariances, axis1=-2, axis2=-1) - noise[:, None]
+    for factor in range(num_factors):
+        at_pivots = classes, remaining.argmax(-1)
+        columns = covariances[at_pivots] - (loadings @ loadings[at_pivots][..., None])[..., 0]
+        columns[at_pivots] -= noise
+        loadings[..., factor] = columns / np.sqrt(np.maximum(columns[at_pivots], np.finfo(float).tiny))[:, None]
+        remaining -= loadings[..., factor] ** 2
+    return loadings
+
+
+@record
+class FactorDensity(RowDensity):
+    """Densities of normal rows with covariances W W' + v I.
+
+    With r = x - mean, M = W' W + v I and f = inv(M) W' r, the squared distance is |r - W f|^2 / v + |f|^2: two thin
+    products for complete rows, and no difference of large numbers.
+    """
+
+    loc: Float[np.ndarray, "K D"]
+    covariance: Float[np.ndarray, "K D D"]
+    loadings: Float[np.ndarray, "K D k"]
+    noise: Float[np.ndarray, " K"]
+
+    @functools.cached_property
+    def joint(self) -> RowDensity:
+        """The same densities by Cholesky factors, which take missing cells."""
+        parameters = {"loc": self.loc, "scale_tril": np.linalg.cholesky(self.covariance)}
+        return MultivariateNormalLikelihood().density(parameters)
+
+    def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
+        if observed is not None or namespace(values) is jnp:
+            return self.joint.log_prob(values, observed)
+        num_classes, dimension, num_factors = self.loadings.shape
+        transposed = np.swapaxes(self.loadings, -1, -2)
+        matrices = transposed @ self.loadings + self.noise[:, None, None] * np.eye(num_factors)
+        scores, squares = self.loadings @ np.linalg.inv(matrices), np.empty((len(values), num_classes))
+        for part in chunks(len(values), max(CACHED_CELLS // (4 * dimension), 1)):
+            for k in range(num_classes):
+                residuals = values[part] - self.loc[k]
+                factors = residuals @ scores[k]
+                residuals -= factors @ transposed[k]
+                distances = np.einsum("nd,nd->n", residuals, residuals) / self.noise[k]
+                squares[part, k] = distances + np.einsum("nf,nf->n", factors, factors)
+        log_det = (dimension - num_factors) * np.log(self.noise) + np.linalg.slogdet(matrices)[1]
+        return -0.5 * (squares + (log_det + dimension * LOG_2PI))
+
+    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
+        return self.joint.expected(values, observed)
+
+    def sample(
+        self,
+        values: Cells,
+        observed: Bool[np.ndarray, "n ..."],
+        classes: Int[np.ndarray, " n"],
+        rng: np.random.Generator,
+    ) -> Shaped[np.ndarray, "n m"]:
+        return self.joint.sample(values, observed, classes, rng)
 
 
 # --- loadings as lower triangular matrices ----------------------------------------------------------------------

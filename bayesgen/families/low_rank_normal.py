@@ -19,18 +19,28 @@ from bayesgen.data import REAL
 from bayesgen.errors import ModelError, check_integer
 from bayesgen.records import fill, record, static
 from bayesgen.runtime import generator
-from bayesgen.statistics import LOG_2PI, Moments, MultivariateNormalLikelihood, PatternMoments, Summary
+from bayesgen.statistics import (
+    LOG_2PI,
+    Moments,
+    MultivariateNormalLikelihood,
+    PatternMoments,
+    RowDensity,
+    Summary,
+    namespace,
+)
 from bayesgen.typing import Array, ArrayOrNumber, Float, Int, PRNGKeyArray, Real
 
 from .base import Key, LatentVariableFamily, ParameterTables
 from .covariances import JointNormalFamily, check_noise
 from .factors import (
+    FactorDensity,
     ToBelow,
     ToDiagonal,
     ToNoise,
     below_diagonal,
     covariance_of,
     nearest_spectrum,
+    pivoted_loadings,
     posterior_spectrum,
     spectrum_of,
     triangular,
@@ -50,6 +60,9 @@ from .hyperparameters import (
     default_common_variance,
 )
 from .special import InverseGamma, log_normal, shrinkage
+
+LEAST_THIN = 30  # columns from which thin products take less time than one of all columns: `surfaces` in benchmarks
+ROUNDING = 1e-13  # of the entries of a covariance, as shares of the largest
 
 
 class Chi(dist.Distribution):
@@ -326,6 +339,18 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
 
     def likelihood_parameters(self, parameters: Mapping[str, Array]) -> ParameterTables:
         return {"loc": parameters["mean"], "scale_tril": np.linalg.cholesky(parameters["covariance"])}
+
+    def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
+        """By factors, where they are few and the covariance is of them: that of a mean over draws is not."""
+        dimension = parameters["covariance"].shape[-1]
+        if namespace(*parameters.values()) is jnp or dimension < max(LEAST_THIN, 4 * self.num_factors):
+            return super().row_density(parameters)
+        mean, covariance, noise = (np.asarray(parameters[name]) for name in ("mean", "covariance", "noise_variance"))
+        loadings = pivoted_loadings(covariance, noise, self.num_factors)
+        differences = loadings @ np.swapaxes(loadings, -1, -2) + noise[:, None, None] * np.eye(dimension) - covariance
+        if not (noise > 0).all() or np.abs(differences).max() > ROUNDING * covariance.max():
+            return super().row_density(parameters)
+        return FactorDensity(mean, covariance, loadings, noise)
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {

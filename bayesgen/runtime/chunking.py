@@ -35,9 +35,9 @@ def table_chunks(num_rows: int, cells_per_row: float) -> list[slice]:
 
 
 def even_chunks(num_rows: int, most: float) -> list[slice]:
-    """Chunks of equal lengths and about `most` rows, so that threads end together."""
-    num_chunks = max(math.ceil(num_rows / max(most, LEAST_ROWS)), 1)
-    return chunks(num_rows, math.ceil(num_rows / num_chunks))
+    """One chunk, or an even number of chunks of equal lengths and at most `most` rows, so that threads end together."""
+    num_pairs = math.ceil(num_rows / max(2 * most, 2 * LEAST_ROWS))
+    return chunks(num_rows, num_rows if num_rows <= max(most, LEAST_ROWS) else math.ceil(num_rows / (2 * num_pairs)))
 
 
 def in_batches(

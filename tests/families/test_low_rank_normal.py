@@ -263,3 +263,23 @@ def test_hyperparameters_may_be_distributions():
     assert family.hierarchical == ["loadings_scale"]
     with pytest.raises(ModelError, match="loadings_scale is itself a distribution"):
         family.mean()
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-3], ids=["of few factors", "of all columns"])
+def test_densities_of_many_columns_are_those_of_scipy(rng, more):
+    """Also of a covariance that no few factors have, as a mean over draws is, and where a cell is missing."""
+    dimension, noise = 40, np.array([0.02, 3.0])
+    loadings = rng.normal(0, 2, (CLASSES, dimension, FACTORS))
+    extra = rng.normal(0, more, (dimension, dimension))
+    covariance = loadings @ np.swapaxes(loadings, 1, 2) + noise[:, None, None] * np.eye(dimension) + extra @ extra.T
+    parameters = {"mean": rng.normal(size=(CLASSES, dimension)), "covariance": covariance, "noise_variance": noise}
+    density = LowRankNormal(FACTORS).resolve(Scale(CLASSES, dimension)).row_density(parameters)
+    rows, rest = rng.normal(0, 3, (5000, dimension)), slice(1, None)
+    laws = [scipy.stats.multivariate_normal(*at) for at in zip(parameters["mean"], covariance, strict=True)]
+    close(density.log_prob(rows), np.stack([law.logpdf(rows) for law in laws], 1), rtol=1e-11)
+    marginals = [
+        scipy.stats.multivariate_normal.logpdf(rows[:2, rest], mean[rest], matrix[rest, rest])
+        for mean, matrix in zip(parameters["mean"], covariance, strict=True)
+    ]
+    observed = np.broadcast_to(np.arange(dimension) > 0, (2, dimension))
+    close(density.log_prob(rows[:2], observed), np.stack(marginals, 1), rtol=1e-10)
