@@ -273,12 +273,12 @@ def conditional_fit(method: JointMethod, problem: ProgramProblem) -> Fit:
     rows = class_labelled_rows(problem)
     labelled = _without_unlabelled(problem)
     joint = method.joint_fit(labelled)
-    density = ProgramDensity(problem.program, (RowsTerm(padded_rows(rows), given_attributes=True),), method.prior)
+    density = ProgramDensity(problem.program, (), method.prior)
     search = Refinement(method, problem, joint, labelled.data.statistics)
     assert isinstance(joint.posterior, Point)
     maximum = None if method.has_prior else log_linear_maximum(joint.posterior, rows)
     if maximum is None:
-        return _conditional_fit(search, density, rows)
+        return _conditional_fit(search, density.with_terms(RowsTerm(padded_rows(rows), given_attributes=True)), rows)
     values, attributes, num_coefficients = maximum
     return search.result(values, {**attributes, "unidentified_directions": density.dimension - num_coefficients})
 

@@ -94,8 +94,7 @@ class LinearLogOdds:
         if self.start.size > MOST_SCALED:
             class_weights = np.bincount(self.codes, self.weights, len(self.start))
             return np.repeat(1 / np.sqrt(np.maximum(class_weights, 1.0)), self.start.shape[1])
-        rows = slice(None, None, max(1, len(self.codes) // (ROWS_PER_COEFFICIENT * self.start.size)))
-        features, weights = self.features[:, rows], self.weights[rows]
+        features, weights = self.features[:, self._some_rows], self.weights[self._some_rows]
         shares = scipy.special.softmax(self.start @ features, axis=0)
         curvature = _information(shares, features.T * np.sqrt(weights)[:, None])
         sizes, directions = np.linalg.eigh(curvature * (self.weights.sum() / max(weights.sum(), 1.0)))
@@ -104,17 +103,27 @@ class LinearLogOdds:
     def is_certain(self, coefficients: Coefficients, value: float) -> bool:
         """Whether labels are certain along some direction, or coefficients are not identified.
 
-        Elsewhere classes are not separable: see `bayesgen.fitting.identification`. The rows that are looked at are the
-        most uncertain ones of each class.
+        Elsewhere classes are not separable: see `bayesgen.fitting.identification`. Some rows can show that they are
+        not; where they do not, all rows are looked at.
         """
         if self.num_free > MOST_DECOMPOSED:
             return value >= -CERTAIN * float(self.weights.sum())
-        shares = np.where(self.weights > 0, scipy.special.softmax(coefficients @ self.features, axis=0), 0.0)
-        most = min(4 * len(self.features), len(self.codes))
+        return all(self._seem_certain(coefficients, rows) for rows in (self._some_rows, slice(None)))
+
+    def _seem_certain(self, coefficients: Coefficients, rows: slice) -> bool:
+        """Whether the most uncertain ones of some rows of each class leave a direction certain, or not identified."""
+        features, weights = self.features[:, rows], self.weights[rows]
+        shares = np.where(weights > 0, scipy.special.softmax(coefficients @ features, axis=0), 0.0)
+        most = min(4 * len(features), len(weights))
         chosen = np.unique(np.argpartition(shares * (shares - 1), most - 1, axis=1)[:, :most])
-        directions, sizes, _ = np.linalg.svd(self.features[:, chosen].T, full_matrices=False)
+        directions, sizes, _ = np.linalg.svd(features[:, chosen].T, full_matrices=False)
         least = np.linalg.eigvalsh(_information(shares[:-1, chosen], directions))[0]
         return bool(sizes[-1] <= UNCHANGED * sizes[0] or least <= CERTAIN)
+
+    @property
+    def _some_rows(self) -> slice:
+        """Rows at equal distances, some for each coefficient."""
+        return slice(None, None, max(1, len(self.codes) // (ROWS_PER_COEFFICIENT * self.start.size)))
 
 
 def _information(shares: Float[np.ndarray, "k m"], rows: Float[np.ndarray, "m F"]) -> Float[np.ndarray, "D D"]:
@@ -142,32 +151,18 @@ def log_linear_maximum(joint: Point, rows: Rows) -> tuple[ParameterArrays, dict[
     names, weights = [block.name for block in conjugate.blocks], np.asarray(rows.frequencies, np.float64)
     parts = [np.asarray(rows.values[name], np.float64) for name in names]
     cells = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    ends = np.cumsum([rows.values[name].shape[1] for name in names])[:-1]
-    means = weights @ cells / weights.sum()
-    columns = (cells - means).T
-    weighted = columns if (weights == 1).all() else weights * columns
-    covariance = weighted @ columns.T / weights.sum()
-    deviations = np.sqrt(np.diagonal(covariance))
-    if not (deviations > 0).all():
+    ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+    whitened = _whitened(cells, weights)
+    if whitened is None:
         return None
-    sizes, directions = np.linalg.eigh(covariance / np.outer(deviations, deviations))
-    if sizes[0] < LEAST_INDEPENDENT:
-        return None
-    whitening = (directions / np.sqrt(sizes)).T / deviations
-    features = np.ones((len(cells.T) + 1, rows.num_rows))
-    np.matmul(whitening, columns, out=features[1:])
-
-    # slopes of the joint fit, by rows that differ in one cell
-    nearest = int(np.einsum("fn,fn->n", features, features).argmin())
-    middle, rise, fall = cells[nearest], cells.max(axis=0) - cells[nearest], cells.min(axis=0) - cells[nearest]
-    moves = np.where(rise > -fall, rise, fall)
-    probes = middle + np.concatenate([np.zeros((1, len(moves))), np.diag(moves)])
+    means, whitening, features = whitened
+    probes, moves = _probes(cells, features)
     probe_rows = Rows(dict(zip(names, np.split(probes, ends, axis=1), strict=True)))
     table = joint.log_joint(probe_rows).T
     if not np.isfinite(table).all():  # a probability of zero or one
         return None
     slopes = (table[:, 1:] - table[:, [0]]) / moves
-    start = np.column_stack([table[:, 0] + slopes @ (means - middle), slopes @ np.linalg.inv(whitening)])
+    start = np.column_stack([table[:, 0] + slopes @ (means - probes[0]), slopes @ np.linalg.inv(whitening)])
     odds = LinearLogOdds(features, np.asarray(rows.codes), weights, start - start.mean(axis=0))
     coefficients, value, value_of_joint_fit = odds.maximum()
     tilts = np.split((coefficients - odds.start)[:, 1:] @ whitening, ends, axis=1)
@@ -176,9 +171,40 @@ def log_linear_maximum(joint: Point, rows: Rows) -> tuple[ParameterArrays, dict[
     values = {**parameters, **tilted}
     log_odds = coefficients @ np.insert(whitening @ (probes - means).T, 0, 1.0, axis=0)
     with np.errstate(all="ignore"):  # where classes are far apart in these coordinates, the check below fails
-        shift = log_odds[:, 0] - dataclasses.replace(joint, values=values).log_joint(probe_rows.take([0]))[0]
-        values["class_probs"] = scipy.special.softmax(np.log(values["class_probs"]) + shift)
-        differences = dataclasses.replace(joint, values=values).log_joint(probe_rows).T - log_odds
-    if not np.isfinite(value) or not np.allclose(differences, differences[0], rtol=0, atol=UNCHANGED):
+        shifts = log_odds - dataclasses.replace(joint, values=values).log_joint(probe_rows).T
+        values["class_probs"] = scipy.special.softmax(np.log(values["class_probs"]) + shifts[:, 0])
+        differences = shifts - shifts[:, [0]]  # equal in all classes, where log odds are these
+        are_equal = np.allclose(differences, differences[0], rtol=0, atol=UNCHANGED)
+    if not (np.isfinite(value) and are_equal and values["class_probs"].all()):
         return None
     return values, {"objective": value, "objective_of_joint_fit": value_of_joint_fit}, odds.num_free
+
+
+def _whitened(
+    cells: Float[np.ndarray, "n D"], weights: Float[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"], Float[np.ndarray, "F n"]] | None:
+    """Means, a matrix that makes columns uncorrelated, and ones and the results; None where columns are dependent."""
+    means = weights @ cells / weights.sum()
+    columns = (cells - means).T
+    covariance = (columns if (weights == 1).all() else weights * columns) @ columns.T / weights.sum()
+    deviations = np.sqrt(np.diagonal(covariance))
+    if not (deviations > 0).all():
+        return None
+    sizes, directions = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    if sizes[0] < LEAST_INDEPENDENT:
+        return None
+    whitening = (directions / np.sqrt(sizes)).T / deviations
+    features = np.ones((len(means) + 1, len(cells)))
+    np.matmul(whitening, columns, out=features[1:])
+    return means, whitening, features
+
+
+def _probes(
+    cells: Float[np.ndarray, "n D"], features: Float[np.ndarray, "F n"]
+) -> tuple[Float[np.ndarray, "F D"], Float[np.ndarray, " D"]]:
+    """A row in the middle, and the rows that differ from it in one cell, by these moves to the farther extreme."""
+    nearest = features[:, :CACHE_ROWS]
+    middle = cells[int(np.einsum("fn,fn->n", nearest, nearest).argmin())]
+    rise, fall = cells.max(axis=0) - middle, cells.min(axis=0) - middle
+    moves = np.where(rise > -fall, rise, fall)
+    return middle + np.concatenate([np.zeros((1, len(moves))), np.diag(moves)]), moves
