@@ -105,6 +105,11 @@ def copied(instance: Record, **fields: Any) -> Record:
     return fill(object.__new__(cls), **unchanged, **fields)
 
 
+def stacked(trees: Iterable[Any]) -> Any:
+    """Pytrees of one structure as one, with their arrays stacked along a first axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
 def state_of_fields(instance: "DataclassInstance") -> dict[str, Any]:
     """The fields alone, to be pickled and copied: `__getstate__` of records whose cached properties are made again."""
     return {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}

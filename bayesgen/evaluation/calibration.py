@@ -27,7 +27,7 @@ from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import Draws, chains_joined
 from bayesgen.prediction import BMA
 from bayesgen.program import ConcreteModel, Recipe, content_digest, log_joint_draws, read_rows
-from bayesgen.records import by_content, state_of_fields
+from bayesgen.records import by_content, stacked, state_of_fields
 from bayesgen.runtime import as_key, chunks, generator, pad, public
 from bayesgen.typing import Bool, Float, Int, PRNGKeyArray, Seed, Shaped
 
@@ -289,7 +289,7 @@ def calibrate(
         for index, refusal in fits.refused.items():
             raise FitError(f"Simulated data set {part.start + index}, and {len(fits.refused) - 1} more: {refusal}")
         draws_of_fits += [_drawn(simulator, fit, rows, index, keys[3]) for index, fit in enumerate(fits, part.start)]
-    draws, num_draws, numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *draws_of_fits)
+    draws, num_draws, numbers = stacked(draws_of_fits)
     held_out = simulator.simulated(
         simulator.program, simulations, keys[4], {name: values[:, 0] for name, values in draws.items()}
     )

@@ -40,6 +40,8 @@ from .linear_normal_inverse_gamma import LinearNormalInverseGamma
 from .low_rank_normal import LowRankNormal
 from .normal_inverse_gamma import NormalInverseGamma
 from .normal_inverse_wishart import NormalInverseWishart
+from .special import inverse_wishart_variance as inverse_wishart_variance
+from .special import quotient as quotient
 from .special import sample_log_gamma as sample_log_gamma
 from .student_t import MultivariateStudentTDensity as MultivariateStudentTDensity
 from .student_t import joint_student_t as joint_student_t

@@ -54,6 +54,7 @@ from .special import (
     LOG_PI,
     InverseGamma,
     factor_of,
+    inverse_wishart_variance,
     log_inverse_wishart,
     log_multigamma_rising,
     log_normal,
@@ -188,14 +189,8 @@ class NormalInverseWishart(JointNormalFamily):
     def variance(self) -> ParameterTables:
         """Variance of the mean (a multivariate t) and of each entry of the covariance."""
         family = self.closed("variance")
-        dimension, xp = family.batch_shape[-1], namespace(family.scale, family.df)
-        diagonal = xp.diagonal(family._expected(), axis1=-2, axis2=-1)
-        freedom = (family.df - dimension)[..., None, None]
-        scales = xp.diagonal(family.scale, axis1=-2, axis2=-1)
-        numerator = (freedom + 1) * family.scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
-        exists = freedom > 3
-        freedom = xp.where(exists, freedom, 4.0)
-        entries = xp.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
+        diagonal = namespace(family.scale, family.df).diagonal(family._expected(), axis1=-2, axis2=-1)
+        entries = inverse_wishart_variance(family.scale, family.df)
         return {"mean": diagonal / family.kappa[..., None], "covariance": family._covariance(entries)}
 
     def quantile(self, prob: float) -> ParameterTables:

@@ -133,6 +133,18 @@ def log_inverse_wishart(
     return constant - 0.5 * (df + dimension + 1) * slogdet(covariances) - 0.5 * (halves**2).sum((-2, -1))
 
 
+def inverse_wishart_variance(
+    scale: Float[Array, "*K D D"], df: Float[ArrayOrNumber, "*K"]
+) -> Float[ArrayOrNumber, "*K D D"]:
+    """Variances of the entries of matrices with inverse-Wishart distributions; infinite where they do not exist."""
+    xp, freedom = namespace(scale, df), (df - scale.shape[-1])[..., None, None]
+    scales = xp.diagonal(scale, axis1=-2, axis2=-1)
+    numerator = (freedom + 1) * scale**2 + (freedom - 1) * scales[..., :, None] * scales[..., None, :]
+    exists = freedom > 3
+    freedom = xp.where(exists, freedom, 4.0)
+    return xp.where(exists, numerator / (freedom * (freedom - 1) ** 2 * (freedom - 3)), np.inf)
+
+
 def quotient(
     numerator: Float[ArrayOrNumber, "*#batch"], denominator: Float[ArrayOrNumber, "*#batch"]
 ) -> Float[Array, "*batch"]:

@@ -21,7 +21,7 @@ from bayesgen.data import (
 )
 from bayesgen.errors import DataError, as_list
 from bayesgen.program import ConcreteModel, Recipe
-from bayesgen.records import by_content
+from bayesgen.records import by_content, stacked
 from bayesgen.runtime import TABLE_CELLS
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Data, Float, Int, Values
@@ -115,7 +115,7 @@ class DataSets:
     def arrays_by_set(self) -> Any:
         """The arrays of the sets, (B, ...), for `statistics_of_set`."""
         pairs = [(schema_moments(summaries.schema), summaries.statistics) for summaries in self.summarised]
-        return self.positions, self.weights, jax.tree.map(lambda *leaves: np.stack(leaves), *pairs) if pairs else None
+        return self.positions, self.weights, stacked(pairs) if pairs else None
 
     @property
     def cells_per_set(self) -> float:

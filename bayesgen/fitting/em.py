@@ -20,7 +20,7 @@ from bayesgen.errors import ConvergenceWarning, FitError, warn
 from bayesgen.posteriors import ParameterArrays, chunk_table, numbers_per_row
 from bayesgen.program import Conjugate, Densities
 from bayesgen.runtime import SINGLE_THREADED_BLAS, THREAD_CELLS, as_key, bar, even_chunks, generator, in_threads
-from bayesgen.solvers import Ascent, Coordinates, ascend
+from bayesgen.solvers import Ascent, ascend
 from bayesgen.statistics import Classes, Likelihood, SufficientStatistics, Sums, class_counts, merged, summaries_of
 from bayesgen.typing import Float, Int
 
@@ -52,19 +52,6 @@ class CompleteDataObjective:
 
 
 @dataclasses.dataclass(frozen=True)
-class FreeCoordinates(Coordinates[ParameterArrays]):
-    """The parameters that EM iterates over where cells are missing: all others have their values after one step."""
-
-    conjugate: Conjugate
-
-    def vector_of(self, point: ParameterArrays) -> Float[np.ndarray, " F"]:
-        return self.conjugate.free_parameters(point)
-
-    def point_at(self, vector: Float[np.ndarray, " F"], near: ParameterArrays) -> ParameterArrays | None:
-        return self.conjugate.at_free_parameters(vector, near)
-
-
-@dataclasses.dataclass(frozen=True)
 class ExpectationMaximization:
     """The steps of EM for a model and its data.
 
@@ -84,10 +71,13 @@ class ExpectationMaximization:
     hard: bool = False
 
     @property
-    def coordinates(self) -> FreeCoordinates | None:
-        """Coordinates for acceleration, where only cells are missing."""
+    def coordinates(self) -> Conjugate | None:
+        """What has the coordinates for acceleration, where only cells are missing.
+
+        EM iterates over free parameters there: all others have their values after one step.
+        """
         only_cells_missing = self.unlabelled is None and not self.conjugate.has_several_maxima
-        return FreeCoordinates(self.conjugate) if only_cells_missing else None
+        return self.conjugate if only_cells_missing else None
 
     def step(self, parameters: ParameterArrays) -> tuple[float, ParameterArrays]:
         """The objective at a point, and the next point, at which it is not lower.

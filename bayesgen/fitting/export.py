@@ -216,13 +216,13 @@ def datatree(groups: Groups, coords: AxisNames, dims: AxisNames, attributes: Map
     return DataTree.from_dict({group: dataset for group, dataset in datasets.items() if dataset.data_vars})
 
 
-def _tree_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:
+def _tree_names(names: Iterable[str], used_names: Collection[str]) -> dict[str, str]:
     """Name -> its name in a tree, with "." for "/", and with "_" behind it where that is taken."""
-    chosen = {name: name for name in names if "/" not in name and name not in taken}
+    chosen = {name: name for name in names if "/" not in name and name not in used_names}
     for name in names:
         if name not in chosen:
             new = name.replace("/", ".")
-            while new in taken or new in chosen.values():
+            while new in used_names or new in chosen.values():
                 new += "_"
             chosen[name] = new
     return chosen

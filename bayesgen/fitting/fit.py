@@ -340,8 +340,7 @@ class Fit(TrainedProgram, Generic[Labelled]):
 
     @functools.cached_property
     def _coordinates(self) -> Callable[[Rows], Any] | None:
-        assert isinstance(self.posterior, ProcessPosterior)
-        return self.concrete.row_coordinates(self.posterior.mean)
+        return self.concrete.row_coordinates(sampling.process_posterior(self).mean)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fit to a file, which `bayesgen.load(path)` reads: no pickle, and nothing is executed on loading.

@@ -141,10 +141,10 @@ def unless_separable(density: ProgramDensity, rows: Rows | None, optimum: Optimu
 
 
 def _slopes(
-    program: Program, vector: Direction, rows: Rows, places: Int[np.ndarray, " m"], widths: Direction
+    program: Program, vector: Direction, rows: Rows, positions: Int[np.ndarray, " m"], widths: Direction
 ) -> Float[np.ndarray, "m K D"]:
-    some = padded_rows(rows.take(places))
-    return np.asarray(slopes_of_log_odds(program, vector, some))[: len(places)] * widths
+    some = padded_rows(rows.take(positions))
+    return np.asarray(slopes_of_log_odds(program, vector, some))[: len(positions)] * widths
 
 
 def _separating_direction(slopes: Float[np.ndarray, "m r"]) -> Float[np.ndarray, " r"]:

@@ -24,7 +24,7 @@ from bayesgen.errors import (
 )
 from bayesgen.posteriors import At, Draws, ProcessPosterior, chunk_table
 from bayesgen.program import ConcreteModel, Recipe
-from bayesgen.records import by_content, record
+from bayesgen.records import by_content, record, stacked
 from bayesgen.runtime import (
     as_key,
     bar,
@@ -55,6 +55,7 @@ from .export import axes, datatree, groups_of_draws, tree_attributes
 from .fit import Fit
 from .nuts import TOGETHER
 from .problem import Method, ProgramProblem, why_not_closed, why_not_compiled
+from .sampling import process_posterior
 from .summaries import Summaries
 
 if TYPE_CHECKING:
@@ -205,9 +206,7 @@ class FitBatch(Described, Savable, Sequence[Fit]):
     def _posterior(self, index: int) -> ProcessPosterior:
         """The posterior of a set that has a fit: of fits in closed form by its statistics, without the fit."""
         if self.scaled is None:
-            posterior = self[index].posterior
-            assert isinstance(posterior, ProcessPosterior)
-            return posterior
+            return process_posterior(self[index])
         return self._scaled(index).posterior(self.sets.model, without_moments(self.schema), self.method)
 
     def _scaled(self, index: int) -> ScaledStatistics:
@@ -248,11 +247,9 @@ class FitBatch(Described, Savable, Sequence[Fit]):
                 "batch[0].to_datatree(X, y, ...)."
             )
         key, indices = as_key(seed), self.known
-        posteriors = map(self._posterior, indices)
-        exported = [
-            groups_of_draws(posterior, int(num_draws), jax.random.fold_in(key, index))
-            for index, posterior in zip(indices, posteriors, strict=True)
-        ]
+        exported = (
+            groups_of_draws(self._posterior(index), int(num_draws), jax.random.fold_in(key, index)) for index in indices
+        )
         groups = jax.tree.map(lambda *values: np.stack(values, axis=2), *exported)
         coords, dims = axes(self[indices[0]])
         batch_dims = {name: ("data_set", *dims.get(name, ())) for group in groups.values() for name in group}
@@ -317,8 +314,7 @@ def fit_many(
     check_seed(seed)
     with requested(device):
         sets = read_sets(model, X, y, weights, schema)
-        reason = why_separate(sets, method)
-        if reason is None:
+        if (reason := why_separate(sets, method)) is None:
             return _closed_fits(model, method, sets, seed)
         return _separate_fits(model, method, sets, seed, keep == "summary", reason, progress, device)
 
@@ -424,7 +420,7 @@ def _separate_fits(
         raise refused[0]
     absent = jax.tree.map(lambda array: np.full(np.shape(array), np.nan), next(iter(numbers_by_set.values())))
     all_numbers = (numbers_by_set.get(index, absent) for index in range(sets.num_sets))
-    numbers = jax.tree.map(lambda *arrays: np.stack(arrays), *all_numbers)
+    numbers = stacked(all_numbers)
     num_together = sum(set_numbers["is_together"] for set_numbers in numbers_by_set.values())
     return FitBatch(
         model=model,

@@ -31,7 +31,7 @@ from bayesgen.program import (
     row_digests,
     saturated_sites,
 )
-from bayesgen.records import fill
+from bayesgen.records import fill, stacked
 from bayesgen.runtime import TABLE_CELLS, as_key, beyond_memory, placed
 from bayesgen.solvers import (
     ChainDraws,
@@ -274,10 +274,9 @@ class NUTS(Settings, Method):
         prepared = laplace(first, targets[0].starts(problems[0].seed))
         if prepared.reason is not None or sum(map(np.size, prepared.density.whitening.factors)) > MOST_TOGETHER:
             return alone
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *densities)
         keys = [as_key(problem.seed) for problem in problems]
         with placed(len(problems) * self.num_chains * (first.dimension**2 + first.cost)):
-            return sample_together(stacked, prepared.density.whitening, keys, self)
+            return sample_together(stacked(densities), prepared.density.whitening, keys, self)
 
     def _fit_of_sample(
         self,
@@ -330,9 +329,8 @@ class NUTS(Settings, Method):
 
 def _are_alike(densities: Sequence[LogDensity]) -> bool:
     """Whether densities are of one structure, with arrays of the same shapes."""
-    structures = {jax.tree.structure(density) for density in densities}
-    shapes = {tuple(np.shape(leaf) for leaf in jax.tree.leaves(density)) for density in densities}
-    return len(structures) == 1 and len(shapes) == 1
+    forms = ((jax.tree.structure(density), jax.tree.map(np.shape, jax.tree.leaves(density))) for density in densities)
+    return len({(structure, tuple(shapes)) for structure, shapes in forms}) == 1
 
 
 def chain_attributes(chains: Chains) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def training_summaries(
     if source is None:
         return as_summaries(model, X, y, schema=schema, sample_weight=sample_weight, keeps_rows=keeps_rows)
     check_model(model)
-    return _of_source(model, source, y, sample_weight, schema, needs_rows=keeps_rows)
+    return _source_summaries(model, source, y, sample_weight, schema, needs_rows=keeps_rows)
 
 
 def _request_of(
@@ -118,14 +118,16 @@ def _request_of(
         if values is not None and argument not in named:
             raise DataError(f"X lies in {source.engine}, so {argument} has to be the name of one of its columns.")
     check_columns(named, source.names)
-    others = [name for name in source.names if name not in named.values()]
-    columns = model.columns_read(others) if declared.columns is None else declared.columns
-    if absent := set(columns).difference(others):
-        raise DataError(f"X lacks columns of the schema: {quote_some(sorted(absent))}. It has {quote_some(others)}.")
+    other_columns = [name for name in source.names if name not in named.values()]
+    columns = model.columns_read(other_columns) if declared.columns is None else declared.columns
+    if absent := set(columns).difference(other_columns):
+        raise DataError(
+            f"X lacks columns of the schema: {quote_some(sorted(absent))}. It has {quote_some(other_columns)}."
+        )
     return Request(source, tuple(columns), named.get("y"), named.get("sample_weight"))
 
 
-def _of_source(
+def _source_summaries(
     model: Recipe,
     source: Source,
     y: Values | None,
@@ -142,10 +144,10 @@ def _of_source(
     if isinstance(model, GenerativeProgram):  # whose sites are its schema, which the first rows complete
         first = read_table(request.first_rows(), request.label, request.weight, least_rows=0)
         resolved = inferred_schema(model, first, schema)
-        return _of_rows(request, model.concrete(resolved), resolved)
+        return _row_summaries(request, model.concrete(resolved), resolved)
     resolved, counts = _first_pass(model, request, declared)
     concrete = model.concrete(resolved)
-    summaries = _of_rows(request, concrete, resolved, counts)
+    summaries = _row_summaries(request, concrete, resolved, counts)
     for number in {sum(numbers.values()) for numbers in (counts or {}).values()} - {read := request.tally["rows"]}:
         raise DataError(CHANGED.format(f"the first read {number:,} rows, the second {read:,}"))
     return summaries
@@ -215,9 +217,9 @@ def reduced_rows(
         retained += statistics.bytes_retained
         needs_rows = statistics.unlabelled is not None or statistics.rows is not None or retained > MOST_RETAINED
         if needs_rows:
-            what = "Some sites have no sufficient statistic but their rows"
+            reason = "Some sites have no sufficient statistic but their rows"
             raise DataError(
-                what if statistics.unlabelled is None else "Rows without a label have no sufficient statistic"
+                reason if statistics.unlabelled is None else "Rows without a label have no sufficient statistic"
             )
 
     try:
@@ -228,8 +230,8 @@ def reduced_rows(
             data = itertools.chain([first], remaining)
             reduced = summarize_tables(model, schema, data, unknown=unknown, check=check)
     except DataError as error:
-        others = None if counts is None or chunk is None else changed_values(counts, chunk, weight)
-        return ReducedRows(str(error), needs_rows, start) if others is None else ReducedRows(CHANGED.format(others))
+        changes = None if counts is None or chunk is None else changed_values(counts, chunk, weight)
+        return ReducedRows(str(error), needs_rows, start) if changes is None else ReducedRows(CHANGED.format(changes))
     ranges = dict(reduced.schema.ranges)
     return ReducedRows(statistics=reduced.statistics, num_rows=num_rows, ranges=ranges, unknown=dict(unknown))
 
@@ -247,7 +249,9 @@ def merged_parts(parts: Sequence[ReducedRows]) -> ReducedRows:
     )
 
 
-def _of_rows(request: Request, model: ConcreteModel, schema: Schema, counts: ValueCounts | None = None) -> Summaries:
+def _row_summaries(
+    request: Request, model: ConcreteModel, schema: Schema, counts: ValueCounts | None = None
+) -> Summaries:
     """The summaries of rows that the engine sums, or workers reduce, or this process chunk by chunk."""
     part, by = statistics_by_query(request, model, schema), "engine"
     if part is None:

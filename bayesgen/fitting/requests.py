@@ -165,10 +165,10 @@ def merged_counts(parts: Sequence[ValueCounts]) -> ValueCounts | None:
 def changed_values(first: ValueCounts, chunk: "pa.Table", weight: str | None) -> str | None:
     """Which values of a chunk did not come in a first pass, in words; None where all did."""
     for name, counts in (counted_in_chunks([*first], weight, [chunk]) or {}).items():
-        if others := [value for value in counts if value not in first[name]]:
+        if new_values := [value for value in counts if value not in first[name]]:
             return (
                 f"the first read {sum(first[name].values()):,} rows and {len(observed(first[name]))} values of "
-                f"{name!r}, the second {len(others)} others, such as {quote_some(others[:1])}"
+                f"{name!r}, the second {len(new_values)} others, such as {quote_some(new_values[:1])}"
             )
     return None
 

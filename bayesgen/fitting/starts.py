@@ -15,7 +15,7 @@ from bayesgen.describe import quote_some
 from bayesgen.errors import DataError, as_numbers
 from bayesgen.generative import GenerativeProgram
 from bayesgen.posteriors import ParameterArrays
-from bayesgen.program import Conjugate, free_vector
+from bayesgen.program import Conjugate, free_vector, program_latents
 from bayesgen.records import fill, record
 from bayesgen.runtime import THREAD_CELLS, all_in_threads, even_chunks
 from bayesgen.solvers import FAR_OUT
@@ -93,7 +93,7 @@ def _features_of(rows: Rows, sample: Rows, conjugate: Conjugate | None) -> Calla
         elif family is not None and family.kind == COUNT:
             site_features[site] = _roots_of_shares if family.traits.covariate else _roots
         elif hasattr(values, "tocsr"):
-            site_features[site] = _unchanged
+            site_features[site] = lambda cells, observed: cells  # sparse: centring would make them dense
         else:
             is_real = family is None or family.kind.events == REAL
             site_features[site] = _standardizing(
@@ -155,11 +155,6 @@ def _roots_of_shares(values: SiteValues, observed: ObservedMask) -> FeatureMatri
     return np.sqrt(values / totals[:, None])
 
 
-def _unchanged(values: SiteValues, observed: ObservedMask) -> FeatureMatrix:
-    """Sparse cells, which centring would make dense."""
-    return values
-
-
 def _dense(array: FeatureMatrix) -> Float[np.ndarray, "K features"]:
     return array.toarray() if scipy.sparse.issparse(array) else np.asarray(array)
 
@@ -209,8 +204,7 @@ class GivenParameters:
 def free_parameters(program: GenerativeProgram, parameters: ParameterArrays) -> Float[np.ndarray, " D"]:
     """The unconstrained vector of parameters; infinite, or NaN, where they are on a bound. Inside float64."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        latents = program.latents_of(parameters)
-        return free_vector(program, {name: latents[name] for name in program.latents})
+        return free_vector(program, program_latents(program, program.latents_of(parameters)))
 
 
 def made_finite(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:

@@ -152,11 +152,11 @@ class Summaries(Described):
         return self.model.with_scale(self.schema, pooled)
 
 
-def _same_scale(one: Schema, other: Schema) -> bool:
+def _same_scale(first: Schema, second: Schema) -> bool:
     """Whether two schemas of one kind have the same means and variances."""
-    first, second = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (one, other))
-    responses = [(s.response.mean, s.response.variance) for s in (one, other) if s.response is not None]
-    return np.array_equal(first, second, equal_nan=True) and len(set(responses)) < 2
+    scale, other_scale = (np.asarray([schema.mean, schema.variance], np.float64) for schema in (first, second))
+    responses = [(s.response.mean, s.response.variance) for s in (first, second) if s.response is not None]
+    return np.array_equal(scale, other_scale, equal_nan=True) and len(set(responses)) < 2
 
 
 def check_model(model: object) -> None:

@@ -358,9 +358,7 @@ def _with_covariates_of_rows(
     for name, value in cells.items():
         if value.shape[:1] != (n,):
             raise DataError(f"Covariate {name!r} has the shape {value.shape}, and {n} rows need one value each.")
-    program, values = with_covariates(program, cells)
-    program.check_indexes(values)
-    return program, values
+    return with_covariates(program, cells)
 
 
 @in_float64

@@ -300,15 +300,15 @@ class ModelStudy:
         values = functools.partial(self.outputs.only(operator.attrgetter("values")), arbitrary_numbers(0))
         before = values(self.arrays)
         after = {axis: values({**self.arrays, name: _changed(array, axis)[0]}) for axis in axes}
-        alone = [axis for axis in axes if self._other_rows(self.observed, before, after[axis], of_values=True) is None]
+        alone = [axis for axis in axes if self._other_rows(self.observed, before, after[axis], are_values=True) is None]
         return (alone or axes)[0]
 
     def _other_rows(
-        self, observed: Mapping[str, Message], before: Arrays, after: Arrays, *, of_values: bool
+        self, observed: Mapping[str, Message], before: Arrays, after: Arrays, *, are_values: bool
     ) -> str | None:
         """An observed site whose values, or log probabilities, differ in another row than the first one."""
         for site, message in observed.items():
-            event_dim = message["fn"].event_dim if of_values else 0
+            event_dim = message["fn"].event_dim if are_values else 0
             first, second = (self.rows.first(message, arrays[site], event_dim)[1:] for arrays in (before, after))
             if not np.allclose(first, second, rtol=1e-9, atol=0.0, equal_nan=True):
                 return site
@@ -430,7 +430,7 @@ class ModelStudy:
             feeds = name in feeding
             results = functools.partial(outputs.only(operator.attrgetter("values" if feeds else "log_probs")), numbers)
             before, *after = (results({**few, name: rows}) for rows in (few[name], *_changed(few[name], axis)))
-            sites = [self._other_rows(observed, before, changed, of_values=feeds) for changed in after]
+            sites = [self._other_rows(observed, before, changed, are_values=feeds) for changed in after]
             if mixed := [site for site in sites if site is not None]:
                 raise ModelError(
                     f"The model mixes the rows of the argument {name!r}: a change of row 0 changes the site "

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpyro.distributions.constraints import Constraint
@@ -56,9 +56,6 @@ from bayesgen.typing import Data, Float, Values
 
 from .as_written import AsWritten, as_written, named_labels
 from .introspected import NEEDS_CLASSES, IntrospectedProgram
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -25,11 +25,10 @@ from .density import (
     slopes_of_log_odds,
     weighted_values,
 )
-from .elimination import Conditional, Elimination, Normals, Stage
+from .elimination import Elimination, Normals, Stage
 from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, at_free, evaluate, evaluate_classes, free_of, saturated_sites
 from .fingerprint import FunctionContent, content_digest, weakref_safe
-from .finite import FiniteSite
 from .hidden_states import (
     ResponseValues,
     are_exchangeable,
@@ -43,6 +42,7 @@ from .integrated import IntegratedDensity
 from .joint import (
     log_priors,
     log_probs_by_site,
+    program_latents,
     program_table,
     row_statistics,
     scores_of,
@@ -83,6 +83,7 @@ from .rows import AnyProgram, check_numbers, covariate_cells, read_covariates, r
 from .structure import (
     BLOCK,
     Arrays,
+    FiniteSite,
     Means,
     Plan,
     Program,
@@ -109,7 +110,6 @@ __all__ = [
     "ClosedProgram",
     "ClosedResponse",
     "ConcreteModel",
-    "Conditional",
     "Conjugate",
     "CrossProductsTerm",
     "Densities",
@@ -186,6 +186,7 @@ __all__ = [
     "log_prob",
     "log_probs_by_site",
     "log_states_of_draws",
+    "program_latents",
     "program_table",
     "ratio_of_batches",
     "read_covariates",

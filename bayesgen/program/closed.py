@@ -32,7 +32,7 @@ from bayesgen.typing import Array, Float, Int, Seed
 
 from .cross_products import likelihood_terms
 from .density import FAST_TO_COMPILE, LogLikelihood, LogPriorKind, ProgramDensity
-from .elimination import Conditional, Elimination, LogDensityOfValues, Solution, Values
+from .elimination import Elimination, LogDensityOfValues, Solution, StageDistribution
 from .enumeration import Enumeration
 from .evaluation import evaluate_classes
 from .joint import log_joint_of
@@ -205,18 +205,18 @@ def _check_memory(num_values: int, elimination: Elimination) -> None:
 
 
 @OwnedJit
-def _solution(closed: ClosedProgram, numbers: Values) -> Solution:
+def _solution(closed: ClosedProgram, numbers: Arrays) -> Solution:
     if closed.finite is not None:
         return closed.finite.over_values(lambda values: _solution(closed.given(values), numbers))
     return closed.elimination.solution(_log_density(closed), closed.rest, numbers)
 
 
 @OwnedJit
-def _draws(closed: ClosedProgram, of_last: Values, keys: Array) -> Values:
+def _draws(closed: ClosedProgram, of_last: Arrays, keys: Array) -> Arrays:
     """Draws of all latents, from those of the last stage."""
     log_density = _log_density(closed)
 
-    def draw(of_last: Values, key: Array) -> Values:
+    def draw(of_last: Arrays, key: Array) -> Arrays:
         random = FromKey(jax.random.wrap_key_data(jnp.asarray(key)))
         return closed.elimination.sample(log_density, closed.rest, random, of_last)
 
@@ -224,7 +224,7 @@ def _draws(closed: ClosedProgram, of_last: Values, keys: Array) -> Values:
 
 
 @OwnedJit
-def _mode(closed: ClosedProgram) -> Values:
+def _mode(closed: ClosedProgram) -> Arrays:
     return closed.elimination.mode(_log_density(closed), closed.rest)
 
 
@@ -233,14 +233,14 @@ def _log_joint(
     closed: ClosedProgram,
     possible: Int[Array, " J"] | None,
     log_integral: Float[Array, "*J"],
-    conditional: Conditional | None,
+    conditional: StageDistribution | None,
     rows: Rows,
 ) -> Float[Array, "n K"]:
     """log p(x_i, y = k | data), from the log evidence and, if there is one stage, the distribution of its latents."""
     if closed.finite is None:
         return _log_joint_given(closed, rows, log_integral, conditional)
 
-    def given(values: Values, *known: Any) -> Float[Array, "n K"]:
+    def given(values: Arrays, *known: Any) -> Float[Array, "n K"]:
         return _log_joint_given(closed.given(values), rows, *known)
 
     log_weights = log_integral - logsumexp(log_integral)
@@ -249,7 +249,7 @@ def _log_joint(
 
 
 def _log_joint_given(
-    closed: ClosedProgram, rows: Rows, log_integral: Float[Array, ""], conditional: Conditional | None
+    closed: ClosedProgram, rows: Rows, log_integral: Float[Array, ""], conditional: StageDistribution | None
 ) -> Float[Array, "n K"]:
     program, elimination, rest = closed.program, closed.elimination, closed.rest
     if not elimination.stages:

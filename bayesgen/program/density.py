@@ -21,12 +21,12 @@ from bayesgen.runtime import CACHED_CELLS, FAST_TO_COMPILE, LEAST_ROWS, LOG_OF_Z
 from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int
 
-from .elimination import EMPTY, by_name
+from .elimination import EMPTY
 from .enumeration import Enumeration, WeightedValues
 from .evaluation import Evaluation, base_of, evaluate, evaluate_classes, unconstrain
 from .joint import log_class_probs, log_joint_of
 from .marginal import class_table
-from .structure import Arrays, Program
+from .structure import Arrays, Program, by_name
 
 
 class LogLikelihood(abc.ABC):
@@ -46,13 +46,8 @@ class LogLikelihood(abc.ABC):
         """Rough number of multiplications of one evaluation."""
 
     @property
-    def loops_over_rows(self) -> bool:
-        """Whether it is a sum over rows: of sites without sufficient statistics, or of rows without a label."""
-        return bool(self.row_sets)
-
-    @property
     def row_sets(self) -> tuple[Rows, ...]:
-        """The rows that are looked at one by one."""
+        """The rows that are looked at one by one: at sites without sufficient statistics, or without a label."""
         return ()
 
     def has_symmetries(self, program: Program) -> bool:
@@ -256,11 +251,13 @@ class ProgramDensity(LogDensity):
 
     def name_of(self, index: int) -> str:
         """The latent site of a coordinate."""
-        for name, shape in self.program.structure.latents:
-            index -= math.prod(shape)
-            if index < 0:
-                return name
-        raise IndexError(index)
+        return next(name for name, positions in self.positions.items() if index in positions)
+
+    @property
+    def positions(self) -> dict[str, Int[np.ndarray, "..."]]:
+        """Latent -> the coordinates of its entries."""
+        positions = by_name(self.program.structure.latents, np.arange(self.dimension))
+        return {name: np.asarray(entries) for name, entries in positions.items()}
 
     def why_not_finite(self, vector: Float[Array, " D"]) -> str:
         """The first latent whose prior is not finite, or the first row and site, with the value of each."""
@@ -275,15 +272,9 @@ class ProgramDensity(LogDensity):
     @property
     def blocks(self) -> tuple[Int[np.ndarray, "_ _"], ...]:
         """One block a class, of the entries of sites whose first axis is the class; other entries are blocks of one."""
-        num_classes, start = self.program.num_classes, 0
-        by_class, other_entries = [], []
-        for _, shape in self.program.structure.latents:
-            entries = np.arange(start, start + math.prod(shape))
-            start += len(entries)
-            if shape and shape[0] == num_classes and num_classes > 1:
-                by_class.append(entries.reshape(num_classes, -1))
-            else:
-                other_entries.append(entries)
+        num_classes, positions = self.program.num_classes, self.positions.values()
+        by_class = [p.reshape(num_classes, -1) for p in positions if p.shape[:1] == (num_classes,) and num_classes > 1]
+        other_entries = [p.ravel() for p in positions if p.shape[:1] != (num_classes,) or num_classes < 2]
         classes = (np.concatenate(by_class, axis=1),) if by_class else ()
         return (*classes, np.concatenate(other_entries)[:, None]) if other_entries else classes
 
@@ -297,7 +288,7 @@ class ProgramDensity(LogDensity):
 
     @property
     def loops_over_rows(self) -> bool:
-        return any(term.loops_over_rows for term in self.terms)
+        return any(term.row_sets for term in self.terms)
 
     @property
     def has_symmetries(self) -> bool:

@@ -16,7 +16,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,50 +28,61 @@ from bayesgen.records import record, static
 from bayesgen.typing import Array, Float
 
 from .random_numbers import RandomNumbers
-from .structure import Arrays
+from .structure import Arrays, by_name
 
 LogDensityOfValues: TypeAlias = Callable[[Arrays], Float[Array, ""]]
 Remainder: TypeAlias = Callable[["Stage", LogDensityOfValues], LogDensityOfValues]
-Values: TypeAlias = dict[str, Array]
+Value = TypeVar("Value")
 EMPTY: Arrays = {}
 
 
-class Conditional(abc.ABC):
-    """The distribution of some latents, given others, and the integral of the density that it was made from."""
-
-    log_integral: Float[Array, ""]
+class LatentDistribution(abc.ABC, Generic[Value]):
+    """The distribution of a latent, or of several by name, given others."""
 
     @abc.abstractmethod
-    def log_prob(self, values: Arrays) -> Float[Array, ""]:
-        """Log density of the latents."""
+    def log_prob(self, value: Value, /) -> Float[Array, ""]:
+        """Log density."""
 
     @abc.abstractmethod
-    def sample(self, random: RandomNumbers) -> Values:
-        """One draw of each latent, or several along a first axis."""
+    def sample(self, random: RandomNumbers) -> Value:
+        """One draw, or several along a first axis."""
 
     @abc.abstractmethod
-    def about(self, numbers: Arrays) -> Values:
-        """Values in the bulk of the distribution, made of standard normal numbers of their shapes."""
+    def about(self, numbers: Value, /) -> Value:
+        """A value in the bulk of the distribution, made of standard normal numbers of its shape."""
 
     @abc.abstractmethod
-    def mean(self) -> Values:
-        """Means; of Cholesky factors that of the matrix."""
+    def mean(self) -> Value:
+        """The mean; of a Cholesky factor that of the matrix."""
 
     @abc.abstractmethod
-    def mode(self) -> Values:
+    def mode(self) -> Value:
         """The joint mode in the coordinates of the sites; NaN where the density has none inside its support."""
 
     @abc.abstractmethod
-    def variance(self) -> Values:
+    def variance(self) -> Value:
         """Variances of entries; NaN without a closed form."""
 
     @abc.abstractmethod
-    def quantile(self, prob: float) -> Values:
+    def quantile(self, prob: float) -> Value:
         """Quantiles of entries; NaN without a closed form. By SciPy."""
 
 
+class StageDistribution(LatentDistribution[Arrays]):
+    """The distribution of a stage's latents, given others, and the integral of the density that it was made from."""
+
+    log_integral: Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
 class Stage(abc.ABC):
-    """Latents that are integrated out together. Hashable."""
+    """Latents that are integrated out together. Hashable.
+
+    Attributes:
+        latents: (latent, shape of its value, and what else its distribution depends on).
+    """
+
+    latents: tuple[Any, ...]
 
     @property
     @abc.abstractmethod
@@ -79,31 +90,32 @@ class Stage(abc.ABC):
         """Latent -> the name of its distribution given others."""
 
     @property
-    @abc.abstractmethod
     def value_shapes(self) -> dict[str, tuple[int, ...]]:
         """Latent -> the shape of its value."""
+        return {name: shape for name, shape, *_ in self.latents}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The latents."""
-        return tuple(self.families)
+        """Names of the latents."""
+        return tuple(self.value_shapes)
 
-    @abc.abstractmethod
-    def only(self, names: Collection[str]) -> "Stage":
+    def only(self, names: Collection[str]) -> Self:
         """The stage with these of its latents alone."""
+        pairs = zip(self.names, self.latents, strict=True)
+        return dataclasses.replace(self, latents=tuple(latent for name, latent in pairs if name in names))
 
     @abc.abstractmethod
-    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> Conditional:
+    def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> StageDistribution:
         """The distribution of the stage's latents given others, if the log density has the form of the stage."""
 
     def misfit(self, log_density: LogDensityOfValues, values: Arrays) -> Float[Array, ""]:
         """Relative difference between the log density at values and that of the form of the stage. Traceable."""
-        own = {name: values[name] for name in self.names}
-        conditional = self.conditional(log_density, {k: v for k, v in values.items() if k not in own})
-        return _misfit(log_density(values), conditional, own)
+        stage_values = {name: values[name] for name in self.names}
+        conditional = self.conditional(log_density, {k: v for k, v in values.items() if k not in stage_values})
+        return _misfit(log_density(values), conditional, stage_values)
 
 
-def _misfit(log_density: Float[Array, ""], conditional: "Conditional", values: Arrays) -> Float[Array, ""]:
+def _misfit(log_density: Float[Array, ""], conditional: "StageDistribution", values: Arrays) -> Float[Array, ""]:
     terms = jnp.stack([log_density, -conditional.log_integral, -conditional.log_prob(values)])
     return jnp.abs(terms.sum()) / (1 + jnp.abs(terms).sum())
 
@@ -123,7 +135,7 @@ class Solution:
     """
 
     log_integral: Float[Array, ""]
-    conditionals: list["Conditional"]
+    conditionals: list["StageDistribution"]
     mean: dict[str, Array]
     variance: dict[str, Array]
     misfit: Float[Array, ""]
@@ -180,7 +192,7 @@ class Elimination:
     def solution(self, log_density: LogDensityOfValues, rest: Arrays, numbers: Arrays) -> Solution:
         """What the stages integrate out, proven at values that are made of standard normal numbers. Traceable."""
         at_means, moved, misfits, shifts = dict(rest), dict(rest), [], []
-        conditionals: list[Conditional] = []
+        conditionals: list[StageDistribution] = []
         for stage, marginal in self._backward(self._densities(log_density, _marginal)):
             conditional = stage.conditional(marginal, at_means)
             near = stage.conditional(marginal, moved) if conditionals else conditional
@@ -196,11 +208,11 @@ class Elimination:
         mean = {name: at_means[name] for name in self.names}
         given_others = {name: jnp.nan * mean[name] for conditional in inner for name in conditional.mean()}
         misfit, shift = jnp.stack(misfits).max(), jnp.abs(jnp.stack(shifts)).max()
-        return Solution(last.log_integral, conditionals, mean, last.variance() | given_others, misfit, shift)
+        return Solution(last.log_integral, conditionals, mean, {**last.variance(), **given_others}, misfit, shift)
 
     def sample(
         self, log_density: LogDensityOfValues, rest: Arrays, random: RandomNumbers, of_last: Arrays = EMPTY
-    ) -> Values:
+    ) -> Arrays:
         """One draw of the latents that are integrated out, given the rest. Traceable.
 
         Args:
@@ -215,7 +227,7 @@ class Elimination:
                 values |= stage.conditional(marginal, values).sample(random)
         return {name: values[name] for name in self.names}
 
-    def mode(self, log_density: LogDensityOfValues, rest: Arrays) -> Values:
+    def mode(self, log_density: LogDensityOfValues, rest: Arrays) -> Arrays:
         """The joint mode of the latents that are integrated out, given the rest. Traceable."""
         values = dict(rest)
         for stage, profile in self._backward(self._densities(log_density, _profile)):
@@ -250,43 +262,36 @@ class Normals(Stage):
     """Real latents in which the log density is quadratic.
 
     Attributes:
-        shapes: (latent, shape of its value).
+        latents: (latent, shape of its value).
     """
 
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    latents: tuple[tuple[str, tuple[int, ...]], ...]
 
     @property
     def families(self) -> dict[str, str]:
-        return {name: "normal" for name, _ in self.shapes}
-
-    @property
-    def value_shapes(self) -> dict[str, tuple[int, ...]]:
-        return dict(self.shapes)
+        return dict.fromkeys(self.names, "normal")
 
     @property
     def dimension(self) -> int:
         """The number of entries of all latents."""
-        return sum(math.prod(shape) for _, shape in self.shapes)
-
-    def only(self, names: Collection[str]) -> "Normals":
-        return Normals(tuple(shape for shape in self.shapes if shape[0] in names))
+        return sum(math.prod(shape) for _, shape in self.latents)
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "JointNormal":
-        def of_vector(vector: Float[Array, " D"]) -> Float[Array, ""]:
-            return log_density({**others, **by_name(self.shapes, vector)})
+        def at_vector(vector: Float[Array, " D"]) -> Float[Array, ""]:
+            return log_density({**others, **by_name(self.latents, vector)})
 
-        slope, tangent = jax.linearize(jax.grad(of_vector), jnp.zeros(self.dimension))
+        slope, tangent = jax.linearize(jax.grad(at_vector), jnp.zeros(self.dimension))
         factor = jnp.linalg.cholesky(-jax.vmap(tangent)(jnp.eye(self.dimension)))
         # as good as the mean but for rounding, which a second step mends; whatever it is, the integral is the same
         near = jax.lax.stop_gradient(cho_solve((factor, True), slope))
-        level, slope = jax.value_and_grad(of_vector)(near)
+        level, slope = jax.value_and_grad(at_vector)(near)
         step = cho_solve((factor, True), slope)
         constant = 0.5 * self.dimension * math.log(2 * math.pi) - jnp.log(jnp.diagonal(factor)).sum()
-        return JointNormal(self.shapes, near + step, factor, level + 0.5 * slope @ step + constant)
+        return JointNormal(self.latents, near + step, factor, level + 0.5 * slope @ step + constant)
 
 
 @record
-class JointNormal(Conditional):
+class JointNormal(StageDistribution):
     """Jointly normal latents.
 
     Attributes:
@@ -307,38 +312,26 @@ class JointNormal(Conditional):
         constant = jnp.log(jnp.diagonal(self.precision_factor)).sum() - 0.5 * len(vector) * math.log(2 * math.pi)
         return constant - 0.5 * scaled @ scaled
 
-    def sample(self, random: RandomNumbers) -> Values:
+    def sample(self, random: RandomNumbers) -> Arrays:
         return self._at(random.normal(self.location.shape))
 
-    def _at(self, numbers: Float[Array, "*draws D"]) -> Values:
-        return self._by_name(self.location + solve_triangular(self.precision_factor.T, numbers.T, lower=False).T)
+    def _at(self, numbers: Float[Array, "*draws D"]) -> Arrays:
+        deviations = solve_triangular(self.precision_factor.T, numbers.T, lower=False).T
+        return by_name(self.shapes, self.location + deviations)
 
-    def about(self, numbers: Arrays) -> Values:
+    def about(self, numbers: Arrays) -> Arrays:
         return self._at(jnp.concatenate([jnp.ravel(numbers[name]) for name, _ in self.shapes]))
 
-    def mean(self) -> Values:
-        return self._by_name(self.location)
+    def mean(self) -> Arrays:
+        return by_name(self.shapes, self.location)
 
-    def mode(self) -> Values:
+    def mode(self) -> Arrays:
         return self.mean()
 
-    def variance(self) -> Values:
+    def variance(self) -> Arrays:
         inverse = solve_triangular(self.precision_factor, jnp.eye(len(self.location)), lower=True)
-        return self._by_name((inverse**2).sum(0))
+        return by_name(self.shapes, (inverse**2).sum(0))
 
-    def quantile(self, prob: float) -> Values:
+    def quantile(self, prob: float) -> Arrays:
         deviations = {name: np.sqrt(value) for name, value in self.variance().items()}
         return {name: mean + scipy.stats.norm.ppf(prob) * deviations[name] for name, mean in self.mean().items()}
-
-    def _by_name(self, vector: Float[Array, "*draws D"]) -> Values:
-        return by_name(self.shapes, vector)
-
-
-def by_name(shapes: Sequence[tuple[str, tuple[int, ...]]], vector: Float[Array, "*draws D"]) -> Values:
-    """Latent -> its value, from the vector that holds all entries; draws may come first."""
-    values: Values = {}
-    start = 0
-    for name, shape in shapes:
-        stop = start + math.prod(shape)
-        values[name], start = jnp.reshape(vector[..., start:stop], (*vector.shape[:-1], *shape)), stop
-    return values

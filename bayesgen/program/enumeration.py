@@ -1,7 +1,7 @@
 """`Enumeration`: discrete latents summed out of a log density, a stage of `Elimination`."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,10 +13,9 @@ from bayesgen.records import record, static
 from bayesgen.runtime import TABLE_CELLS
 from bayesgen.typing import Array, Float, Int
 
-from .elimination import Conditional, LogDensityOfValues, Stage, Values
-from .finite import FiniteSite, joint_values
+from .elimination import LogDensityOfValues, Stage, StageDistribution
 from .random_numbers import RandomNumbers
-from .structure import Arrays
+from .structure import Arrays, FiniteSite, joint_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,23 +23,20 @@ class Enumeration(Stage):
     """Discrete latents, whose joint values are enumerated.
 
     Attributes:
-        sites: the latents.
+        latents: the latents.
         cost: about how many numbers the density computes at each joint value.
     """
 
-    sites: tuple[FiniteSite, ...]
+    latents: tuple[FiniteSite, ...]
     cost: float = 1.0
 
     @property
     def families(self) -> dict[str, str]:
-        return {site.name: "finite" for site in self.sites}
+        return dict.fromkeys(self.names, "finite")
 
     @property
     def value_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {site.name: site.shape for site in self.sites}
-
-    def only(self, names: Collection[str]) -> "Enumeration":
-        return Enumeration(tuple(site for site in self.sites if site.name in names), self.cost)
+        return {site.name: site.shape for site in self.latents}
 
     def over_values(self, function: Callable[..., Any], *arrays: Any, index: Any = slice(None)) -> Any:
         """The results of a function at joint values, all or those of an index, and the entries of arrays. Traceable.
@@ -59,13 +55,13 @@ class Enumeration(Stage):
         log_integral = logsumexp(logs)
         return WeightedValues(self, logs - log_integral, log_integral)
 
-    def at(self, index: Int[Array, "*draws"] | slice) -> Values:
+    def at(self, index: Int[Array, "*draws"] | slice) -> Arrays:
         """Latent -> its value in the joint values of these numbers."""
-        return {name: jnp.asarray(values)[index] for name, values in joint_values(self.sites).items()}
+        return {name: jnp.asarray(values)[index] for name, values in joint_values(self.latents).items()}
 
 
 @record
-class WeightedValues(Conditional):
+class WeightedValues(StageDistribution):
     """Joint values of discrete latents, with their probabilities.
 
     Their most probable value stands for the mean, which they do not have.
@@ -81,25 +77,25 @@ class WeightedValues(Conditional):
     log_integral: Float[Array, ""]
 
     def log_prob(self, values: Arrays) -> Float[Array, ""]:
-        table = joint_values(self.stage.sites)
+        table = joint_values(self.stage.latents)
         equal = [(table[name] == values[name]).reshape(len(self.log_weights), -1).all(1) for name in table]
         return jnp.where(jnp.stack(equal).all(0), self.log_weights, -jnp.inf).max()
 
-    def sample(self, random: RandomNumbers) -> Values:
+    def sample(self, random: RandomNumbers) -> Arrays:
         times = jnp.exp(random.log_gamma(jnp.ones_like(self.log_weights)) - self.log_weights)
         return self.stage.at(jnp.argmin(times, -1))
 
-    def about(self, numbers: Arrays) -> Values:
+    def about(self, numbers: Arrays) -> Arrays:
         return self.mode()
 
-    def mean(self) -> Values:
+    def mean(self) -> Arrays:
         return self.mode()
 
-    def mode(self) -> Values:
+    def mode(self) -> Arrays:
         return self.stage.at(jnp.argmax(self.log_weights))
 
-    def variance(self) -> Values:
+    def variance(self) -> Arrays:
         return {name: jnp.full(value.shape, np.nan) for name, value in self.mode().items()}
 
-    def quantile(self, prob: float) -> Values:
+    def quantile(self, prob: float) -> Arrays:
         return self.variance()

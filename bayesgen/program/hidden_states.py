@@ -16,7 +16,7 @@ from bayesgen.runtime import EQUAL_DENSITIES, FAST_CELLS, LEAST_ROWS, OwnedJit, 
 from bayesgen.statistics import StatesLikelihood
 from bayesgen.typing import Array, Bool, Float, Int
 
-from .evaluation import evaluate_classes
+from .evaluation import Evaluation, evaluate_classes
 from .joint import log_joint_of, program_latents
 from .marginal import joint_table
 from .reductions import ratio_of_batches
@@ -52,8 +52,9 @@ def sites_with_states(program: Program) -> tuple[str, ...]:
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
     """(K, T, S): classes, time steps and states of a site."""
     some = rows.take(slice(0, 1))
-    _, *shape = _smoothing.shapes(program, program_latents(program, latents), some, site=site).shape
-    num_classes, num_steps, num_states = shape
+    _, num_classes, num_steps, num_states = _smoothing.shapes(
+        program, program_latents(program, latents), some, site=site
+    ).shape
     return num_classes, num_steps, num_states
 
 
@@ -127,13 +128,13 @@ def log_states_of_draws(
     latents: Arrays,
     rows: Rows,
     site: str,
-    places: tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]],
+    positions: tuple[Int[np.ndarray, "K m"], Int[np.ndarray, "K m"]],
 ) -> Float[np.ndarray, "draws K m S"]:
     """Log probabilities of the states at some time steps, under each class and draw. See `average_states`.
 
     Args:
         program, latents, rows, site: as above.
-        places: rows and time steps of each class.
+        positions: rows and time steps of each class.
     """
     latents = program_latents(program, latents)
     first = {name: value[0] for name, value in latents.items()}
@@ -141,7 +142,7 @@ def log_states_of_draws(
     draw_cells = rows.num_rows * _row_cells(program, first, rows, site)
     at_once = min(num_draws, max(1, FAST_CELLS // draw_cells))
     with jax.enable_x64(True), placed(float(at_once * draw_cells)):
-        return np.asarray(_log_states(program, latents, rows, *places, site=site, at_once=at_once))
+        return np.asarray(_log_states(program, latents, rows, *positions, site=site, at_once=at_once))
 
 
 def _smoothed(
@@ -150,9 +151,15 @@ def _smoothed(
     if site in program.local:
         shares = jax.nn.softmax(_local_table(program, latents, rows, response), axis=2)
         return jnp.einsum("nkj,jts->nkts", shares, jax.nn.one_hot(*_joint_states(program, site), dtype=shares.dtype))
-    conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
+    likelihood, parameters = _chain(evaluate_classes(program, latents, rows.covariates), site)
+    return likelihood.smoothed(parameters, rows.values[site], rows.observed.get(site))
+
+
+def _chain(evaluation: Evaluation, site: str) -> tuple[StatesLikelihood, Arrays]:
+    """The likelihood of a site of hidden Markov models, and its parameters."""
+    conditional = evaluation.compressed(site)
     assert isinstance(conditional.likelihood, StatesLikelihood)
-    return conditional.likelihood.smoothed(conditional.parameters, rows.values[site], rows.observed.get(site))
+    return conditional.likelihood, conditional.parameters
 
 
 def _joint_states(program: Program, site: str) -> tuple[Int[np.ndarray, "J T"], int]:
@@ -198,11 +205,10 @@ def _states(
     if site in program.local:
         best = _local_table(program, latents, rows, response).argmax(2)
         return _smoothed(program, latents, rows, site, response), jnp.asarray(_joint_states(program, site)[0])[best]
-    conditional = evaluate_classes(program, latents, rows.covariates).compressed(site)
-    likelihood, values, observed = conditional.likelihood, rows.values[site], rows.observed.get(site)
-    assert isinstance(likelihood, StatesLikelihood)
-    smoothed = likelihood.smoothed(conditional.parameters, values, observed)
-    return smoothed, likelihood.most_probable_paths(conditional.parameters, values, observed, lengths)
+    likelihood, parameters = _chain(evaluate_classes(program, latents, rows.covariates), site)
+    values, observed = rows.values[site], rows.observed.get(site)
+    smoothed = likelihood.smoothed(parameters, values, observed)
+    return smoothed, likelihood.most_probable_paths(parameters, values, observed, lengths)
 
 
 @functools.partial(OwnedJit, static_argnames="site")
@@ -286,7 +292,7 @@ def are_exchangeable(program: Program, latents: Arrays, class_axes: Mapping[str,
         rows: data whose density has to be invariant.
         site: the site with hidden states.
     """
-    site_latents, some = {name: latents[name] for name in program.latents}, rows.take(slice(0, 8))
+    site_latents, some = program_latents(program, latents), rows.take(slice(0, 8))
     num_states = shape_of_states(program, latents, rows, site)[-1]
     axes = tuple(
         (name, axis)
@@ -323,10 +329,8 @@ def _is_same(
         invariant = [evaluation.log_prior, log_joint_of(program, evaluation, rows)]
         if site in program.local:
             return [*invariant, _smoothed(program, latents, rows, site)[..., order]]
-        conditional = evaluation.compressed(site)
-        assert isinstance(conditional.likelihood, StatesLikelihood)
-        in_order = conditional.likelihood.in_order(conditional.parameters, order)
-        return [*invariant, *jax.tree.leaves(in_order)]
+        likelihood, parameters = _chain(evaluation, site)
+        return [*invariant, *jax.tree.leaves(likelihood.in_order(parameters, order))]
 
     expected = invariants(latents, order)
 

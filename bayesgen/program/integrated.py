@@ -14,10 +14,10 @@ from bayesgen.runtime import OwnedJit, SizedJit
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .density import DensityAtSites, ProgramDensity
-from .elimination import Elimination, by_name
+from .elimination import Elimination
 from .evaluation import unconstrain
 from .random_numbers import FromKey, drawn_by_chunks
-from .structure import Arrays
+from .structure import Arrays, by_name
 
 
 @record
@@ -47,12 +47,8 @@ class IntegratedDensity(DerivedDensity):
     @functools.cached_property
     def coordinates(self) -> Int[np.ndarray, " D"]:
         """Which coordinates of all latents are left."""
-        start, positions = 0, [np.arange(0)]
-        for name, shape in self.density.program.structure.latents:
-            stop = start + math.prod(shape)
-            positions += [] if name in self.elimination.names else [np.arange(start, stop)]
-            start = stop
-        return np.concatenate(positions)
+        positions = self.density.positions
+        return np.concatenate([np.arange(0), *(positions[name].ravel() for name, _ in self.latents)])
 
     @property
     def dimension(self) -> int:
@@ -89,10 +85,9 @@ class IntegratedDensity(DerivedDensity):
             shape: numbers of chains and draws.
             seed: integer or JAX key.
         """
-        left = {name: np.reshape(latents[name], (-1, *latents[name].shape[2:])) for name, _ in self.latents}
+        left = {name: latents[name] for name, _ in self.latents}
         numbers = self.density.dimension + self.elimination.num_normals**2
-        drawn = drawn_by_chunks(_draws, self, left, seed, math.prod(shape), numbers)
-        values, log_densities = jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), drawn)
+        values, log_densities = drawn_by_chunks(_draws, self, left, shape, seed, numbers)
         return values, log_densities
 
 

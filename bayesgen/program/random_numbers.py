@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,16 +89,21 @@ def log_gamma_draws(key: PRNGKeyArray, shape: Float[Array, "*entries"]) -> Float
 def drawn_by_chunks(
     draw: SizedJit,
     density: Any,
-    latents: Mapping[str, Shaped[np.ndarray, "draws ..."]],
+    latents: Mapping[str, Shaped[np.ndarray, "chain draw ..."]],
+    shape: tuple[int, int],
     seed: Seed,
-    num_draws: int,
     numbers_per_draw: int,
 ) -> Any:
-    """`draw(density, latents, keys)` of all draws, each of which has a key of its own; chunk by chunk, in threads."""
+    """`draw(density, latents, keys)` of all draws, each of which has a key of its own; chunk by chunk, in threads.
+
+    Latents and results have axes of chains and draws of this shape first; those of `draw` one axis for both.
+    """
+    num_draws = math.prod(shape)
     keys = generator(as_key(seed)).integers(0, 1 << 32, (num_draws, 2), np.uint32)
     size = min(num_draws, padded_size(max(1, CACHED_CELLS // numbers_per_draw)))
     compiled = draw.for_size(num_draws * numbers_per_draw)
-    draws = dict(latents), keys
-    return over_chunks(
+    draws = {name: np.reshape(value, (num_draws, *value.shape[2:])) for name, value in latents.items()}, keys
+    results = over_chunks(
         lambda part: compiled(density, *part), draws, num_draws, size, least=size, each=mostly_in_threads
     )
+    return jax.tree.map(lambda array: array.reshape(*shape, *array.shape[1:]), results)

@@ -105,8 +105,8 @@ class WithRowLatents(LogDensity):
             return None
         program, rows = self.program, self.rows
         structure = dataclasses.replace(program.structure, has_normal_rows=True)
-        known = program.replace(structure=structure, plan=program.plan)
-        cells = known.num_cases * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)) / rows.num_rows
+        normal_program = program.replace(structure=structure, plan=program.plan)
+        cells = normal_program.num_cases * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)) / rows.num_rows
         parts = even_chunks(rows.num_rows, CACHED_CELLS / cells)
         length = parts[0].stop  # of all parts, the last of which shares some rows: one size is traced
         points = [self._latent_density.constrain(s) for s in dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:]]
@@ -115,7 +115,7 @@ class WithRowLatents(LogDensity):
             for some in (rows.take(slice(part.stop - length, part.stop)) for part in parts)
             for point in points
         )
-        return dataclasses.replace(self, program=known) if all(map(np.isfinite, errors)) else None
+        return dataclasses.replace(self, program=normal_program) if all(map(np.isfinite, errors)) else None
 
     def draws_of_rows(
         self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed
@@ -124,13 +124,11 @@ class WithRowLatents(LogDensity):
 
         None where errors of the integrals vary so much among draws that these are not of the posterior.
         """
-        joined = {name: latents[name].reshape(-1, *latents[name].shape[2:]) for name in self.program.latents}
+        shared = {name: latents[name] for name in self.program.latents}
         shape = next(iter(latents.values())).shape[:2]
         numbers = self.rows.num_rows * self.program.num_cases
-        draws, errors = drawn_by_chunks(_draws, self, joined, seed, math.prod(shape), numbers)
-        if not np.std(errors) < MOST_ERROR:
-            return None
-        return {name: values.reshape(*shape, *values.shape[1:]) for name, values in draws.items()}
+        draws, errors = drawn_by_chunks(_draws, self, shared, shape, seed, numbers)
+        return draws if np.std(errors) < MOST_ERROR else None
 
     def constrain(self, vector: Float[Array, " D"]) -> dict[str, Array]:
         """Latents, deterministic sites and row latents, rows first, by name."""

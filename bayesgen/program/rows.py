@@ -96,12 +96,12 @@ def read_sequences(name: str, site: Site, cells: SequenceCells) -> tuple[Shaped[
 
 
 def _symbols(
-    what: str, symbols: Sequence[Hashable] | None, steps: SequenceSteps
+    column: str, symbols: Sequence[Hashable] | None, steps: SequenceSteps
 ) -> tuple[Int[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
     """Codes, and a mask of the observed time steps."""
-    codes, _ = step_codes(steps, what, symbols)
+    codes, _ = step_codes(steps, column, symbols)
     if (codes == UNKNOWN).any():
-        refuse_unknown(steps, codes, what, symbols)
+        refuse_unknown(steps, codes, column, symbols)
     return padded_symbols(codes, steps.lengths, steps.missing)
 
 
@@ -132,10 +132,10 @@ def _sequence_of_numbers(name: str, row: int, cell: Any, step_shape: tuple[int, 
     return array
 
 
-def _refuse_row(name: str, row: int, found: str, step_shape: tuple[int, ...], remedy: str = "") -> NoReturn:
+def _refuse_row(name: str, row: int, content: str, step_shape: tuple[int, ...], remedy: str = "") -> NoReturn:
     raise DataError(
-        f"Attribute {name!r} has {found} in row {row}. A row is a sequence of steps of the shape {step_shape}; None or "
-        f"NaN marks what is missing.{remedy}"
+        f"Attribute {name!r} has {content} in row {row}. A row is a sequence of steps of the shape {step_shape}; None "
+        f"or NaN marks what is missing.{remedy}"
     )
 
 
@@ -205,7 +205,6 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
     """
     table = read_table(X)
     program, covariates = with_covariates(program, covariate_cells(program, table))
-    program.check_indexes(covariates)
     structure = program.structure
     simulated_besides = {program.label, program.response_site, *program.local}
     columns = _columns(program, table, simulated_besides if labelled else set())
@@ -232,8 +231,7 @@ def read_rows(program: Program, X: Data | Table, labelled: bool = False) -> Rows
 
 def read_covariates(program: Program, table: Table) -> Rows:
     """Rows of covariates alone, for which a program generates the sites."""
-    program, covariates = with_covariates(program, covariate_cells(program, table))
-    program.check_indexes(covariates)
+    _, covariates = with_covariates(program, covariate_cells(program, table))
     return Rows({}, {}, covariates)
 
 
@@ -301,13 +299,17 @@ def with_covariates(
     """The program of covariates with these cells, and their values.
 
     Raises:
-        DataError: covariates of other shapes or dtypes than the program's; any with which it cannot be run.
+        DataError: covariates of other shapes or dtypes than the program's; any with which it cannot be run, or that
+            make an index lie outside its axis.
     """
     if program.known_covariates is None:
         values = {name: covariate_values(name, column) for name, column in cells.items()}
-        return program.for_covariates({name: Covariate.of(array) for name, array in values.items()}), {**values}
-    columns = program.covariate_columns
-    return program, {name: columns[name].values(name, column) for name, column in cells.items()}
+        program = program.for_covariates({name: Covariate.of(array) for name, array in values.items()})
+    else:
+        columns = program.covariate_columns
+        values = {name: columns[name].values(name, column) for name, column in cells.items()}
+    program.check_indexes(values)
+    return program, {**values}
 
 
 def check_numbers(y: np.ndarray, num_classes: int) -> None:

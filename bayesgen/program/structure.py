@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import jax.numpy as jnp
@@ -17,7 +17,6 @@ from bayesgen.statistics import Likelihood
 from bayesgen.typing import Array, Float, Int, Shaped
 
 from .fingerprint import FunctionContent
-from .finite import FiniteSite, joint_values
 from .integration import num_points
 from .messages import InPrediction, arguments_of
 
@@ -110,6 +109,23 @@ class Site:
 
 
 @dataclasses.dataclass(frozen=True)
+class FiniteSite:
+    """The name and shape of a discrete latent, and the values that each of its entries may have."""
+
+    name: str
+    shape: tuple[int, ...]
+    values: range
+
+
+def joint_values(sites: Sequence[FiniteSite]) -> dict[str, Int[np.ndarray, "J ..."]]:
+    """Discrete latent -> its value in each of the joint values of all of them."""
+    sizes = [len(site.values) for site in sites for _ in range(math.prod(site.shape))]
+    cells = iter(np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ())
+    by_entry = {site: [next(cells) for _ in range(math.prod(site.shape))] for site in sites}
+    return {s.name: s.values.start + np.stack(by_entry[s], axis=1).reshape(-1, *s.shape) for s in sites}
+
+
+@dataclasses.dataclass(frozen=True)
 class Structure:
     """The sites of a program, in the order of its statements. Hashable.
 
@@ -169,12 +185,7 @@ class Structure:
 
     def free_local(self, vectors: Float[Array, "n D"]) -> dict[str, Float[Array, "n ..."]]:
         """Continuous local latent -> its unconstrained values, from the vectors that hold all of a row."""
-        values, start = {}, 0
-        for name, site in self.continuous_local:
-            size = math.prod(site.free_row_shape)
-            values[name] = vectors[:, start : start + size].reshape(len(vectors), *site.free_row_shape)
-            start += size
-        return values
+        return by_name([(name, site.free_row_shape) for name, site in self.continuous_local], vectors)
 
     def joint_values(self) -> dict[str, Int[np.ndarray, "J ..."]]:
         """Discrete local latent -> its value in each of their joint values."""
@@ -219,6 +230,15 @@ class Plan:
 
 
 Arrays: TypeAlias = Mapping[str, Array]  # values by the name of a site or of a covariate
+
+
+def by_name(shapes: Iterable[tuple[str, tuple[int, ...]]], vector: Shaped[Array, "*draws D"]) -> dict[str, Array]:
+    """Latent -> its value, from the vector that holds all entries; draws may come first."""
+    values, start = dict[str, Array](), 0
+    for name, shape in shapes:
+        stop = start + math.prod(shape)
+        values[name], start = vector[..., start:stop].reshape((*vector.shape[:-1], *shape)), stop
+    return values
 
 
 BLOCK = 16  # draws of arbitrary latents, at which means are evaluated together
@@ -413,13 +433,9 @@ class Program(abc.ABC):
 
     def log_coordinate_jacobian(self, latents: Arrays) -> Float[Array, ""]:
         """Log determinant of d parameters / d these sites: 0 unless one has other coordinates than its parameter."""
-        total = jnp.zeros(())
-        for site, (_, transform) in self.coordinates.items():
-            if site not in latents:
-                continue
-            value = latents[site]
-            total = total + jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value))
-        return -total
+        pairs = ((latents[site], transform) for site, (_, transform) in self.coordinates.items() if site in latents)
+        terms = (jnp.sum(transform.log_abs_det_jacobian(transform.inv(value), value)) for value, transform in pairs)
+        return -sum(terms, start=jnp.zeros(()))
 
     def parameters_of(self, latents: Arrays) -> dict[str, np.ndarray]:
         """Parameters, such as covariances, from latents, such as Cholesky factors; with any leading axes."""

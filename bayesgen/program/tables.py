@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
@@ -18,7 +18,7 @@ from bayesgen.statistics import log_rising
 from bayesgen.typing import Array, Float
 
 from .density import DensityAtSites
-from .elimination import Conditional, LogDensityOfValues, Stage, Values
+from .elimination import LatentDistribution, LogDensityOfValues, Stage, StageDistribution
 from .random_numbers import RandomNumbers
 from .structure import Arrays
 
@@ -31,33 +31,26 @@ class Tables(Stage):
     """Latents whose entries (probabilities, rates, variances, vectors or matrices of them) are independent.
 
     Attributes:
-        forms: (latent, shape of its value, the form of its density).
+        latents: (latent, shape of its value, the form of its density).
     """
 
-    forms: tuple[tuple[str, tuple[int, ...], "TableForm"], ...]
+    latents: tuple[tuple[str, tuple[int, ...], "TableForm"], ...]
 
     @property
     def families(self) -> dict[str, str]:
-        return {name: form.family for name, _, form in self.forms}
-
-    def only(self, names: Collection[str]) -> "Tables":
-        return Tables(tuple(form for form in self.forms if form[0] in names))
-
-    @property
-    def value_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: shape for name, shape, _ in self.forms}
+        return {name: form.family for name, _, form in self.latents}
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
-        points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.forms}
+        points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.latents}
         priors, log_rest = self._priors(log_density, others)
 
-        def at_coordinates(coordinates: Values) -> Float[Array, ""]:
-            values = {name: form.value(coordinates[name]) for name, _, form in self.forms}
-            jacobian = sum(form.log_jacobian(values[name]) for name, _, form in self.forms)
+        def at_coordinates(coordinates: Arrays) -> Float[Array, ""]:
+            values = {name: form.value(coordinates[name]) for name, _, form in self.latents}
+            jacobian = sum(form.log_jacobian(values[name]) for name, _, form in self.latents)
             return log_rest({**others, **values}) + jacobian
 
         slopes = jax.vmap(jax.grad(at_coordinates))(points)
-        factors = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.forms}
+        factors = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.latents}
         tables = factors | {name: prior.updated(factors[name]) for name, prior in priors.items()}
         # wherever the center is, the integral is the same
         center = jax.lax.stop_gradient({name: table.center() for name, table in tables.items()})
@@ -71,13 +64,13 @@ class Tables(Stage):
         """The priors whose parameters are known, and the log density without them."""
         if not isinstance(log_density, DensityAtSites):
             return {}, log_density
-        at = log_density.priors({**others, **{n: form.value(form.points(shape)[0]) for n, shape, form in self.forms}})
-        priors = {n: _PRIORS[type(at[n]), f](at[n]) for n, _, f in self.forms if (type(at.get(n)), f) in _PRIORS}
+        at = log_density.priors({**others, **{n: form.value(form.points(shape)[0]) for n, shape, form in self.latents}})
+        priors = {n: _PRIORS[type(at[n]), f](at[n]) for n, _, f in self.latents if (type(at.get(n)), f) in _PRIORS}
         return priors, lambda values: log_density(values, tuple(priors))
 
 
 @record
-class IndependentTables(Conditional):
+class IndependentTables(StageDistribution):
     """Independent tables of several latents.
 
     Attributes:
@@ -85,28 +78,28 @@ class IndependentTables(Conditional):
         log_integral: of the density that it was made from.
     """
 
-    tables: dict[str, "Table"]
+    tables: dict[str, "TableDistribution"]
     log_integral: Float[Array, ""]
 
     def log_prob(self, values: Arrays) -> Float[Array, ""]:
         return sum((table.log_prob(values[name]) for name, table in self.tables.items()), start=jnp.zeros(()))
 
-    def sample(self, random: RandomNumbers) -> Values:
+    def sample(self, random: RandomNumbers) -> Arrays:
         return {name: table.sample(random) for name, table in self.tables.items()}
 
-    def about(self, numbers: Arrays) -> Values:
+    def about(self, numbers: Arrays) -> Arrays:
         return {name: table.about(numbers[name]) for name, table in self.tables.items()}
 
-    def mean(self) -> Values:
+    def mean(self) -> Arrays:
         return {name: table.mean() for name, table in self.tables.items()}
 
-    def mode(self) -> Values:
+    def mode(self) -> Arrays:
         return {name: table.mode() for name, table in self.tables.items()}
 
-    def variance(self) -> Values:
+    def variance(self) -> Arrays:
         return {name: table.variance() for name, table in self.tables.items()}
 
-    def quantile(self, prob: float) -> Values:
+    def quantile(self, prob: float) -> Arrays:
         return {name: table.quantile(prob) for name, table in self.tables.items()}
 
 
@@ -142,41 +135,20 @@ class TableForm(abc.ABC):
         return 0.0
 
     @abc.abstractmethod
-    def table(self, first: PointAndSlope, second: PointAndSlope) -> "Table":
+    def table(self, first: PointAndSlope, second: PointAndSlope) -> "TableDistribution":
         """The distribution of the latent, from the slopes of its log density at both points."""
 
 
-class Table(abc.ABC):
-    """The distribution of a latent with independent entries; methods are those of `Conditional`.
+class TableDistribution(LatentDistribution[Array]):
+    """The distribution of a latent with independent entries.
 
-    Priors have two more, so that large parameters keep their digits: `updated` with a factor, a table of the same form,
-    and `log_evidence`, the log of the mean of this factor scaled to 1 at a value.
+    Priors have two methods more, so that large parameters keep their digits: `updated` with a factor, a table of the
+    same form, and `log_evidence`, the log of the mean of this factor scaled to 1 at a value.
     """
-
-    @abc.abstractmethod
-    def log_prob(self, value: Array) -> Float[Array, ""]: ...
-
-    @abc.abstractmethod
-    def sample(self, random: RandomNumbers) -> Array: ...
 
     def center(self) -> Array:
         """A value in the bulk of the distribution."""
         return self.about(jnp.zeros(()))
-
-    @abc.abstractmethod
-    def about(self, numbers: Array) -> Array: ...
-
-    @abc.abstractmethod
-    def mean(self) -> Array: ...
-
-    @abc.abstractmethod
-    def mode(self) -> Array: ...
-
-    @abc.abstractmethod
-    def variance(self) -> Array: ...
-
-    @abc.abstractmethod
-    def quantile(self, prob: float) -> Array: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +171,7 @@ class PowerForm(TableForm):
 
 
 @record
-class PowerTable(Table):
+class PowerTable(TableDistribution):
     """Entries whose power has a gamma distribution.
 
     Attributes:
@@ -293,7 +265,7 @@ class DirichletForm(TableForm):
 
 
 @record
-class DirichletTable(Table):
+class DirichletTable(TableDistribution):
     """Probabilities: beta distributions of the first of two, or Dirichlet distributions of vectors.
 
     Attributes:

@@ -6,11 +6,12 @@ import math
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
+from bayesgen.families import inverse_wishart_variance, quotient
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Float
 
 from .random_numbers import RandomNumbers
-from .tables import FAR, PointAndSlope, Table, TableForm, log_gamma
+from .tables import FAR, PointAndSlope, TableDistribution, TableForm, log_gamma
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ class WishartForm(TableForm):
 
 
 @record
-class WishartTable(Table):
+class WishartTable(TableDistribution):
     """Matrices whose precision has a Wishart distribution.
 
     Attributes:
@@ -107,8 +108,7 @@ class WishartTable(Table):
     def mean(self) -> Array:
         if not self.form.inverse:
             return self.center()
-        spare = (self.df - self.size - 1)[..., None, None]
-        covariance = jnp.where(spare > 0, self.scale / jnp.where(spare > 0, spare, 1.0), jnp.inf)
+        covariance = quotient(self.scale, (self.df - self.size - 1)[..., None, None])
         return jnp.linalg.cholesky(covariance) if self.form.factor else covariance
 
     def mode(self) -> Array:
@@ -123,16 +123,11 @@ class WishartTable(Table):
     def variance(self) -> Array:
         if self.form.factor:
             return jnp.full(self.scale.shape, jnp.nan)
-        matrix = self.scale if self.form.inverse else _inverse(self.scale)
-        squares, diagonal = matrix**2, jnp.diagonal(matrix, axis1=-2, axis2=-1)
-        products = diagonal[..., :, None] * diagonal[..., None, :]
-        if not self.form.inverse:
-            return self.df[..., None, None] * (squares + products)
-        spare = (self.df - self.size)[..., None, None]
-        exists = spare > 3
-        spare = jnp.where(exists, spare, 4.0)
-        sums = (spare + 1) * squares + (spare - 1) * products
-        return jnp.where(exists, sums / (spare * (spare - 1) ** 2 * (spare - 3)), jnp.inf)
+        if self.form.inverse:
+            return inverse_wishart_variance(self.scale, self.df)
+        matrix = _inverse(self.scale)
+        diagonal = jnp.diagonal(matrix, axis1=-2, axis2=-1)
+        return self.df[..., None, None] * (matrix**2 + diagonal[..., :, None] * diagonal[..., None, :])
 
     def quantile(self, prob: float) -> Array:
         return jnp.full(self.scale.shape, jnp.nan)

@@ -91,12 +91,12 @@ class ClosedForm:
 
     def with_elimination(self, elimination: Elimination, latents: Sequence[str]) -> "ClosedForm":
         """The parts with a closed form, those that stages integrate out of the latents of the program included."""
-        rest = [name for name in latents if name not in elimination.families]
+        remaining = [name for name in latents if name not in elimination.families]
         if not elimination.stages:
             return self
-        families = elimination.families if rest or not self.why_no_evidence else {}
-        given = f"given {quote_some(rest)}, which {'is' if len(rest) == 1 else 'are'} sampled" if rest else ""
-        reason = given or self.why_no_evidence
+        families = elimination.families if remaining or not self.why_no_evidence else {}
+        are_sampled = f"given {quote_some(remaining)}, which {'is' if len(remaining) == 1 else 'are'} sampled"
+        reason = are_sampled if remaining else self.why_no_evidence
         findings = (
             finding._replace(family=families.get(finding.latent, ""), reason=reason)
             if finding.reason and finding.latent in elimination.families
@@ -104,34 +104,6 @@ class ClosedForm:
             for finding in self.findings
         )
         return dataclasses.replace(self, findings=tuple(findings), elimination=None if reason else elimination)
-
-
-class Numbers(NamedTuple):
-    """What a program computes at latents.
-
-    Attributes:
-        log_priors: log prior density of each latent, and of factors.
-        priors: latent -> the arguments of its prior, entry by entry.
-        label: log probabilities of the classes.
-        attributes: attribute -> ((parameters of its likelihood, mask), scale).
-        log_probs: site of rows -> log probabilities of rows.
-    """
-
-    log_priors: dict[str, Any]
-    priors: dict[str, Any]
-    label: Any
-    attributes: dict[str, Any]
-    log_probs: dict[str, Any]
-
-
-def _chosen(outputs: TraceOutputs) -> Numbers:
-    return Numbers(
-        outputs.log_priors,
-        outputs.priors,
-        outputs.label_log_probs,
-        outputs.likelihood_parameters,
-        outputs.log_probs,
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +127,8 @@ class RowSite:
         return jax.tree.map(lambda array: array[(*(0,) * min(self.unused_axes, array.ndim), ...)], tables)
 
 
-def find_closed_form(traces: Traces, plan: Plan) -> ClosedForm:
-    """The parts of a program with a closed form. Inside float64."""
-    return _Search(traces, plan).result()
-
-
-class _Search:
-    """The search for families, one for each attribute and the label.
+class FamilySearch:
+    """The search for families, one for each attribute and the label. Inside float64.
 
     Attributes:
         traces: of the program.
@@ -170,12 +137,11 @@ class _Search:
 
     def __init__(self, traces: Traces, plan: Plan) -> None:
         self.traces, self.plan, self.program = traces, plan, traces.program
-        self._function = traces.classes.function.only(_chosen)
         self._types = traces.classes.types
         latents = {name: name for name in self.program.latents}
         rows = {name: "" for name, _ in self.program.structure.row_sites}
         covariates = {name: "" for name, _ in self.program.structure.covariates}
-        self._sources: Numbers = self._function.sources(latents, rows, "", covariates)
+        self._sources: TraceOutputs = traces.classes.function.sources(latents, rows, "", covariates)
 
     @functools.cached_property
     def _draws(self) -> list[dict[str, np.ndarray]]:
@@ -192,17 +158,21 @@ class _Search:
         return draws
 
     @functools.cached_property
-    def _values(self) -> list[Numbers]:
-        """What the program computes at them."""
+    def _values(self) -> list[TraceOutputs]:
+        """What the program computes at them, but for what rows would tell."""
         codes, traces = np.arange(self.program.num_classes), self.traces
         covariates = arbitrary_covariates(self.program, len(codes), same=True)
-        function = self._function.only(lambda numbers: numbers._replace(log_probs={}))
+        function = traces.classes.function.only(
+            lambda outputs: outputs._replace(
+                log_probs={}, supports={}, row_parameters={}, distributions=(), deterministics={}
+            )
+        )
         return [function(latents, traces.zeros(len(codes)), codes, covariates) for latents in self._draws]
 
     @functools.cached_property
     def _inputs(self) -> dict[str, tuple[str, ...]]:
         """Label and attributes -> the latents that enter."""
-        sources = {} if self.program.label is None else {self.program.label: self._sources.label}
+        sources = {} if self.program.label is None else {self.program.label: self._sources.label_log_probs}
         sources |= {name: self._sources.log_probs[name] for name in self.program.attributes}
         return {
             name: tuple(latent for latent in self.program.latents if latent in all_sources(inputs))
@@ -256,12 +226,8 @@ class _Search:
 
     def _lacks_total(self, name: str) -> bool:
         """Whether the probabilities of a categorical site do not sum to 1: NumPyro takes them as they are."""
-        if name == self.program.label:
-            tables = [numbers.label for numbers in self._values]
-        else:
-            parameters = [self._parameters_of(name, numbers) for numbers in self._values]
-            tables = [p["log_probs"] for p in parameters if "log_probs" in p]
-        totals = [scipy.special.logsumexp(table, axis=-1) for table in tables]
+        parameters = [self._parameters(name, outputs) for outputs in self._values]
+        totals = [scipy.special.logsumexp(p["log_probs"], axis=-1) for p in parameters if "log_probs" in p]
         return bool(self._inputs[name]) and any(not np.allclose(total, 0.0, atol=ROUNDING) for total in totals)
 
     def _obstacle(self) -> str | None:
@@ -291,9 +257,9 @@ class _Search:
         if self.program.structure.finite:
             return f"it is not closed whatever {quote_some([site.name for site in self.program.structure.finite])} is"
         for latent in latents:
-            others = [site for site, inputs in self._inputs.items() if latent in inputs and site != name]
-            if others:
-                return f"shared latent: {latent!r} enters {quote_some(others)}, too"
+            other_sites = [site for site, inputs in self._inputs.items() if latent in inputs and site != name]
+            if other_sites:
+                return f"shared latent: {latent!r} enters {quote_some(other_sites)}, too"
             if parents := self._prior_sources(latent) - set(latents):
                 return (
                     f"hierarchical prior: that of {latent!r} depends on the latent {min(parents)!r}, which is sampled"
@@ -317,7 +283,7 @@ class _Search:
         if not latents:
             if name != self.program.label:
                 return "no latent: its distribution is known, and has no family"
-            return Block(name, FixedCategorical(np.exp(self._values[0].label)), (), sites={})
+            return Block(name, FixedCategorical(np.exp(self._values[0].label_log_probs)), (), sites={})
         why = self._why_not_a_group(name, latents)
         if why is not None:
             return why
@@ -346,19 +312,16 @@ class _Search:
             roles[matches[0]] = latent
         return roles if len(roles) == len(latents) == len(form.priors) else None
 
-    def _parameters(self, site: RowSite, numbers: Numbers) -> Mapping[str, Array]:
-        """The parameters of the site's likelihood."""
-        if site.name == self.program.label:
-            return {"log_probs": numbers.label[None]}
-        return self._parameters_of(site.name, numbers)
-
-    def _parameters_of(self, name: str, numbers: Numbers) -> Mapping[str, Array]:
-        (parameters, _), _ = numbers.attributes.get(name, (({}, None), None))
+    def _parameters(self, name: str, outputs: TraceOutputs) -> Mapping[str, Array]:
+        """The parameters of the likelihood of an attribute or of the label; none where it has no likelihood."""
+        if name == self.program.label:
+            return {"log_probs": outputs.label_log_probs[None]}
+        (parameters, _), _ = outputs.likelihood_parameters.get(name, (({}, None), None))
         return parameters
 
-    def _tables(self, form: Form, site: RowSite, numbers: Numbers) -> dict[str, np.ndarray]:
+    def _tables(self, form: Form, site: RowSite, outputs: TraceOutputs) -> dict[str, np.ndarray]:
         """The parameters of the family, (class, column, ...)."""
-        tables = form.parameters(self._parameters(site, numbers))
+        tables = form.parameters(self._parameters(site.name, outputs))
         if form.is_vector:
             return {key: np.asarray(table) for key, table in tables.items()}
         num_axes, size = 1 + len(site.shape), math.prod(site.shape)
@@ -368,7 +331,7 @@ class _Search:
         """The block of an attribute whose latents have the types of a form; or why it is not of the family."""
         if form.is_vector and len(site.shape) != 1:
             return "plate: a row has several vectors"
-        tables, indices = [self._tables(form, site, numbers) for numbers in self._values], {}
+        tables, indices = [self._tables(form, site, outputs) for outputs in self._values], {}
         for key, latent in roles.items():
             index = _index([table[key] for table in tables], [draw[latent] for draw in self._draws])
             if index is None:
@@ -435,9 +398,9 @@ class _Search:
         summary = site.likelihood.summarize(rows, codes, num_classes, rng.uniform(0.5, 1.5, ROWS))
         reduced = site.reduced(block.summary(summary))
         posterior, log_evidence = block.family.posterior(reduced), float(block.family.log_evidence(reduced))
-        for latents, numbers in zip(self._draws, self._values, strict=True):
-            log_prior = sum(float(numbers.log_priors[entries.site]) for entries in block.sites.values())
-            log_likelihood = float(site.likelihood.log_likelihood(self._parameters(site, numbers), summary).sum())
+        for latents, outputs in zip(self._draws, self._values, strict=True):
+            log_prior = sum(float(outputs.log_priors[entries.site]) for entries in block.sites.values())
+            log_likelihood = float(site.likelihood.log_likelihood(self._parameters(site.name, outputs), summary).sum())
             parameters = {key: entries.table(latents[entries.site]) for key, entries in block.sites.items()}
             terms = np.array([log_prior, log_likelihood, -posterior.log_prior(parameters), -log_evidence])
             if not abs(terms.sum()) <= TOLERANCE * (1 + np.abs(terms).sum()):

@@ -74,6 +74,16 @@ def discover(program: Program) -> Discovery:
     check_sites(first, plate.name, program.label)
     if program.label is not None:
         check_label(first, program.label, program.num_classes, plate)
+    structure = _structure(program, first, second, sizes, plate)
+    check_finite(structure)
+    supports = {name: _untraced(base_support(message["support"])) for name, message in sample_sites(first).items()}
+    return Discovery(structure, supports, values, sizes[0])
+
+
+def _structure(
+    program: Program, first: Trace, second: Trace, sizes: tuple[int, int], plate: CondIndepStackFrame
+) -> Structure:
+    """The sites of a program, from its traces at two numbers of rows."""
     inside = {name: message for name, message in sample_sites(first).items() if in_plate(message, plate.name)}
     check_local(inside, program.local, program.label, plate.name)
     row_sites = {name: _site(message, plate.dim) for name, message in inside.items() if name != program.label}
@@ -96,20 +106,18 @@ def discover(program: Program) -> Discovery:
         for name, message in first.items()
         if is_deterministic(message) and name not in program.observed_deterministics
     }
-    shared = {
-        name: message
+    shared = [
+        (name, message, _shared_shape(program, message, second[name], plate.name))
         for name, message in sample_sites(first).items()
         if name not in inside and not message["is_observed"]
-    }
-    structure = Structure(
+    ]
+    return Structure(
         plate=plate.name,
         axis=plate.dim,
         label=program.label,
         attributes=attributes,
         latents=tuple(
-            (name, _free_shape(message, _shared_shape(program, message, second[name], plate.name)))
-            for name, message in shared.items()
-            if not message["support"].is_discrete
+            (name, _free_shape(message, shape)) for name, message, shape in shared if not message["support"].is_discrete
         ),
         deterministics=tuple(name for name, axes in row_axes.items() if axes == []),
         covariates=tuple(program.covariate_columns.items()),
@@ -117,19 +125,11 @@ def discover(program: Program) -> Discovery:
         counts_partly=any(map(counts_partly, inside.values())),
         row_deterministics=tuple((name, axes[0]) for name, axes in row_axes.items() if axes and len(axes) == 1),
         finite=tuple(
-            FiniteSite(name, _shared_shape(program, message, second[name], plate.name), _values(message))
-            for name, message in shared.items()
+            FiniteSite(name, shape, _values(message))
+            for name, message, shape in shared
             if message["support"].is_discrete
         ),
     )
-    check_finite(structure)
-    if structure.num_joint_values > MOST_JOINT_VALUES:
-        raise ModelError(
-            f"The local latents {quote_some([*structure.joint_values()])} have {structure.num_joint_values:,} joint "
-            f"values in a row, and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
-        )
-    supports = {name: _untraced(base_support(message["support"])) for name, message in sample_sites(first).items()}
-    return Discovery(structure, supports, values, sizes[0])
 
 
 def _untraced(support: Constraint) -> Constraint:
@@ -364,7 +364,7 @@ def check_sites(trace: Trace, plate: str, label: str | None) -> None:
 
 
 def check_finite(structure: Structure) -> None:
-    """Refuse discrete latents of more joint values than can be enumerated, and those beside continuous ones of rows."""
+    """Refuse discrete latents of more joint values than are summed, and shared ones beside continuous ones of rows."""
     names = quote_some([site.name for site in structure.finite])
     if structure.num_finite > MOST_FINITE:
         raise ModelError(
@@ -376,6 +376,11 @@ def check_finite(structure: Structure) -> None:
             f"The program has discrete latents that all rows share, {names}, and continuous latents of each row, "
             f"{quote_some([name for name, _ in structure.continuous_local])}: sum the former out in the program, or "
             "integrate out the latter."
+        )
+    if structure.num_joint_values > MOST_JOINT_VALUES:
+        raise ModelError(
+            f"The local latents {quote_some([*structure.joint_values()])} have {structure.num_joint_values:,} joint "
+            f"values in a row, and up to {MOST_JOINT_VALUES} are summed out. Sum some of them out in the program."
         )
 
 
@@ -400,12 +405,11 @@ def check_label(trace: Trace, label: str, num_classes: int, plate: CondIndepStac
         )
     values = value_range(trace[label]["support"])
     if values != (0, num_classes - 1):
-        kind = type(innermost(distribution)).__name__
         bounds = f"{values[0]} to {values[1]}" if values else "not whole numbers of a known range"
         raise ModelError(
-            f"The label site {label!r} is {kind}, whose values are {bounds}, and the program has {num_classes} "
-            f"classes: they must be the codes 0 to {num_classes - 1}. Sample it from Categorical with {num_classes} "
-            "probabilities (Bernoulli for two classes), and pass as many classes."
+            f"The label site {label!r} is {_kind(trace[label])}, whose values are {bounds}, and the program has "
+            f"{num_classes} classes: they must be the codes 0 to {num_classes - 1}. Sample it from Categorical with "
+            f"{num_classes} probabilities (Bernoulli for two classes), and pass as many classes."
         )
 
 
@@ -420,7 +424,7 @@ def check_local(inside: Trace, local: Collection[str], label: str | None, plate:
             )
         if inside[name]["support"].is_discrete and value_range(inside[name]["support"]) is None:
             raise ModelError(
-                f"The local latent {name!r} is {type(innermost(inside[name]['fn'])).__name__}, whose values are not "
+                f"The local latent {name!r} is {_kind(inside[name])}, whose values are not "
                 "whole numbers of a known range, so they cannot be summed out. Use Categorical, Bernoulli, or another "
                 "distribution whose bounds are numbers; or integrate it out in the program."
             )

@@ -18,7 +18,16 @@ from jax.extend.core import JaxprEqn
 
 from bayesgen.errors import DataError
 from bayesgen.program import Arrays
-from bayesgen.runtime import CACHE_ROWS, Interpreter, Traced, Variable, in_float64, inner_jaxprs, over_chunks
+from bayesgen.runtime import (
+    CACHE_ROWS,
+    Interpreter,
+    Traced,
+    Variable,
+    bound_results,
+    in_float64,
+    inner_jaxprs,
+    over_chunks,
+)
 from bayesgen.typing import Array, Int
 
 from .traces import Traces, shaped
@@ -262,16 +271,15 @@ def _by_axis(indexes: _IndexTerm, num_axes: int) -> list[_IndexTerm]:
 
 def _results(equation: JaxprEqn, operands: Sequence[_IndexTerm], lookups: tuple[_Lookup, ...]) -> list[_IndexTerm]:
     """The results of an operation."""
-    name, count = equation.primitive.name, len(equation.outvars)
+    name = equation.primitive.name
     if name == "select_n" and _counts_from_the_end(operands):
         return [operands[1]]  # a negative index, which is checked as it is
     covariates = frozenset().union(*(operand.covariates for operand in operands))
     is_truth = all(shaped(result).dtype == bool for result in equation.outvars)
     ranging = frozenset() if is_truth else _unknown(operands).ranging
-    values: list[Any] = [None] * count
+    values: Sequence[Any] = [None] * len(equation.outvars)
     if all(operand.value is not None for operand in operands):
-        results = equation.primitive.bind(*map(_value_of(equation), operands), **equation.params)
-        values = list(results) if equation.primitive.multiple_results else [results]
+        values = bound_results(equation, list(map(_value_of(equation), operands)))
     return [_IndexTerm(value, covariates, ranging, name, operands, lookups) for value in values]
 
 

@@ -29,11 +29,12 @@ from bayesgen.program import (
     arbitrary_numbers,
     log_density_of_sites,
 )
+from bayesgen.records import stacked
 from bayesgen.runtime import CACHE_ROWS, EQUAL, Traced, all_sources, in_float64, over_chunks
 from bayesgen.statistics import NormalLikelihood, SufficientStatistics, sufficient_statistics
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .conjugacy import ROWS, ClosedForm, find_closed_form
+from .conjugacy import ROWS, ClosedForm, FamilySearch
 from .discovery import discover
 from .indexing import CovariateIndexes
 from .plan import Recognition
@@ -83,7 +84,7 @@ class Introspection:
     @in_float64
     def closed_form(self) -> ClosedForm:
         """The parts of the program with a closed form."""
-        closed_form = find_closed_form(self._traces, self.plan)
+        closed_form = FamilySearch(self._traces, self.plan).result()
         if closed_form.conjugate is not None:
             return closed_form
         return closed_form.with_elimination(self.elimination, self._traces.program.latents)
@@ -303,7 +304,7 @@ def find_class_axes(traces: Traces) -> dict[str, int]:
     if not changes or num_classes < 2:
         return {}
     changed = [_changed(first.latents, second.latents, change) for change in changes]
-    latents = jax.tree.map(lambda *values: np.stack(values), first.latents, *changed)
+    latents = stacked([first.latents, *changed])
     rows = traces.rows(first, num_classes)
     # no value of a discrete latent is that of a class
     rows |= {name: np.zeros_like(rows[name]) for name in traces.program.structure.joint_values()}

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn, Var
 
 from bayesgen.program import BLOCK
-from bayesgen.runtime import Interpreter, Traced, Variable
+from bayesgen.runtime import Interpreter, Traced, Variable, bound_results
 from bayesgen.typing import Array
 
 from .traces import shaped
@@ -107,13 +107,12 @@ class _MeanReader(Interpreter[_MeanTerm]):
                 self.arbitrary(variable)._replace(uses_rows=uses_rows, is_separable=not uses_rows)
                 for variable in equation.outvars
             ]
-        result: Any
+        values: Sequence[Any]
         if equation.primitive.name == "div" and operands[1].uses_latents:  # a product with a function of latents
             is_zero = (self._draw == 0) | (operands[1].value == 0)
-            result = operands[0].value * jnp.where(is_zero, 0.0, 1 / operands[1].value)
+            values = [operands[0].value * jnp.where(is_zero, 0.0, 1 / operands[1].value)]
         else:
-            result = equation.primitive.bind(*(term.value for term in operands), **equation.params)
-        values = result if equation.primitive.multiple_results else [result]
+            values = bound_results(equation, [term.value for term in operands])
         return [_MeanTerm(value, uses_latents, uses_rows) for value in values]
 
 

@@ -14,7 +14,6 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +36,7 @@ from bayesgen.program import (
     WishartForm,
     arbitrary_numbers,
 )
+from bayesgen.records import stacked
 from bayesgen.runtime import Traced
 from bayesgen.typing import Array, Float, Int
 
@@ -57,12 +57,12 @@ FORMS: Sequence[tuple[Constraint, Sequence[TableForm]]] = (
 )
 """The forms that latents of a support may have."""
 
-Values = dict[str, np.ndarray]
+Latents = dict[str, np.ndarray]
 NEAR = (11, 12, 14, 15)  # seeds of arbitrary latents
 TAILS = ((13, 11.3), (13, -11.3))  # seed and spread of those far in the tails, where a form may not hold
 
 
-def arbitrary_latents(traces: Traces, supports: Mapping[str, Constraint]) -> list[Values]:
+def arbitrary_latents(traces: Traces, supports: Mapping[str, Constraint]) -> list[Latents]:
     """Latents about the middle of their priors, and far in both tails, but for matrices, which have no digits there."""
     near = [traces.draw(arbitrary_numbers(seed)).latents for seed in NEAR]
     far = [traces.draw(arbitrary_numbers(seed), spread).latents for seed, spread in TAILS]
@@ -72,7 +72,7 @@ def arbitrary_latents(traces: Traces, supports: Mapping[str, Constraint]) -> lis
 
 
 def find_elimination(
-    log_density: Callable[[Arrays], Float[Array, ""]], draws: Sequence[Values], supports: Mapping[str, Constraint]
+    log_density: Callable[[Arrays], Float[Array, ""]], draws: Sequence[Latents], supports: Mapping[str, Constraint]
 ) -> Elimination:
     """The stages that integrate as many latents out of a log density as are found; none where there are none.
 
@@ -90,8 +90,8 @@ def find_elimination(
     if normals:
         stages.append(Normals(tuple((name, draws[0][name].shape) for name in normals)))
         if forms and not density.are_additive([normals, tuple(forms)]):
-            others = [{name: value for name, value in draw.items() if name not in normals} for draw in draws]
-            marginal = _Density(functools.partial(Elimination((stages[0],)).log_integral, log_density), others)
+            other_latents = [{name: value for name, value in draw.items() if name not in normals} for draw in draws]
+            marginal = _Density(functools.partial(Elimination((stages[0],)).log_integral, log_density), other_latents)
             forms = {
                 name: form
                 for name, form in forms.items()
@@ -113,7 +113,7 @@ def _is_real(support: Constraint) -> bool:
     return is_affine or isinstance(transform, IdentityTransform)
 
 
-def _by_size(names: Iterable[str], values: Values) -> tuple[str, ...]:
+def _by_size(names: Iterable[str], values: Latents) -> tuple[str, ...]:
     """Latents, those of many entries first."""
     return tuple(sorted(names, key=lambda name: -values[name].size))
 
@@ -136,15 +136,17 @@ class _Density:
         pairs: pairs of arbitrary latents, between which some are moved.
     """
 
-    def __init__(self, log_density: Callable[[Arrays], Float[Array, ""]], draws: Sequence[Values]) -> None:
+    def __init__(self, log_density: Callable[[Arrays], Float[Array, ""]], draws: Sequence[Latents]) -> None:
         self.log_density = log_density
         self.pairs = list(zip(draws, (*draws[1:], draws[0]), strict=True))
         self._rays: dict[str, Float[np.ndarray, "pairs points"]] = {}
-        self._at_points = Traced.of(jax.vmap(log_density), _stacked([draws[0]] * POINTS))
+        self._at_points = Traced.of(jax.vmap(log_density), stacked([draws[0]] * POINTS))
 
-    def at(self, points: Sequence[Values]) -> Float[np.ndarray, " points"]:
-        """The log density at points."""
-        return _in_batches(self._at_points, points)
+    def at(self, points: Sequence[Latents]) -> Float[np.ndarray, " points"]:
+        """The log density at points, POINTS of them at a time."""
+        padded = [*points, *(-len(points) % POINTS * [points[-1]])]
+        batches = [self._at_points(stacked(padded[i : i + POINTS])) for i in range(0, len(padded), POINTS)]
+        return np.concatenate(batches)[: len(points)]
 
     def is_quadratic(self, names: tuple[str, ...]) -> bool:
         """Whether it is quadratic in these latents together, whatever the others are."""
@@ -227,12 +229,12 @@ class _Density:
 
         anywhere = {name: _points(form, shapes[name])[0] for name, form in forms.items()}
         arguments = anywhere, self.pairs[0][0], np.array(0)
-        traced = Traced.of(jax.vmap(jax.grad(moved)), *_stacked([arguments] * (2 * len(self.pairs))))
+        traced = Traced.of(jax.vmap(jax.grad(moved)), *stacked([arguments] * (2 * len(self.pairs))))
 
         def slopes(name: str) -> Float[np.ndarray, "pairs 2 ..."]:
             points, position = _points(forms[name], shapes[name]), np.array(list(forms).index(name))
             arguments = [({**anywhere, name: point}, first, position) for first, _ in self.pairs for point in points]
-            values = traced.only(operator.itemgetter(name))(*_stacked(arguments))
+            values = traced.only(operator.itemgetter(name))(*stacked(arguments))
             return values.reshape(-1, 2, *values.shape[1:])
 
         return slopes
@@ -269,17 +271,6 @@ def _log_probs(form: TableForm, shape: tuple[int, ...]) -> Traced:
 
     points = _points(form, shape)
     return Traced.of(log_probs, *points, *points, *[np.zeros(shape)] * 2)
-
-
-def _stacked(points: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *points)
-
-
-def _in_batches(function: Traced, points: Sequence[Values]) -> Float[np.ndarray, " points"]:
-    """The results of a function of POINTS points, at any number of them."""
-    padded = [*points, *(-len(points) % POINTS * [points[-1]])]
-    batches = [function(_stacked(padded[start : start + POINTS])) for start in range(0, len(padded), POINTS)]
-    return np.concatenate(batches)[: len(points)]
 
 
 @np.errstate(invalid="ignore")  # where the density is nowhere finite

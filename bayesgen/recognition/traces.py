@@ -7,18 +7,29 @@ their values.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, Var
-from numpyro.distributions import Distribution, ImproperUniform, MaskedDistribution
+from numpyro.distributions import Distribution, ImproperUniform
 from numpyro.distributions.constraints import Constraint
 
 from bayesgen.data import Covariate
-from bayesgen.program import Arrays, Evaluation, Message, Program, Site, arbitrary_numbers, base_support, evaluate
+from bayesgen.program import (
+    Arrays,
+    Evaluation,
+    Message,
+    Program,
+    Site,
+    arbitrary_numbers,
+    base_support,
+    counts_partly,
+    evaluate,
+)
+from bayesgen.records import stacked
 from bayesgen.runtime import Traced
 from bayesgen.statistics import Conditional, Likelihood, bare_distribution, read_conditional
 from bayesgen.typing import Array, Float, Int, Shaped
@@ -138,15 +149,15 @@ class Traces:
             priors = {name: _read_prior(prior) for name, prior in distributions.items()} if is_whole else {}
             for name, prior in priors.items():
                 likelihood = None if prior is None or prior.mask is not None else prior.likelihood
-                bare, is_masked = bare_distribution(distributions[name]), _is_masked(distributions[name])
-                is_changed = is_masked or evaluation.latent_sites[name]["scale"] is not None
-                is_normalised = not is_changed and not isinstance(bare, ImproperUniform)
-                types[name] = SiteType(type(bare).__name__, likelihood, is_normalised)
+                bare = bare_distribution(distributions[name])
+                is_proper = not counts_partly(evaluation.latent_sites[name]) and not isinstance(bare, ImproperUniform)
+                types[name] = SiteType(type(bare).__name__, likelihood, is_proper)
             labels = {} if evaluation.label is None else {evaluation.label["name"]: evaluation.label}
             for name, message in (evaluation.sites | labels).items() if is_whole else ():
                 types[name] = SiteType(type(bare_distribution(message["fn"])).__name__, likelihoods.get(name))
             outputs = self._outputs(evaluation, names)
-            return outputs._replace(priors={n: _first(p.parameters) for n, p in priors.items() if p is not None})
+            read_priors = {name: prior.parameters for name, prior in priors.items() if prior is not None}
+            return outputs._replace(priors=jax.tree.map(lambda argument: argument[0], read_priors))
 
         shapes, covariates = self._shapes(size), arbitrary_covariates(self.program, size)
         function = Traced.of(outputs, *shapes, np.zeros(size, int), covariates)
@@ -180,8 +191,7 @@ class Traces:
     def _shapes(self, size: int) -> tuple[dict[str, jax.ShapeDtypeStruct], dict[str, jax.ShapeDtypeStruct]]:
         """Shapes of latents and rows."""
         shapes, structure = self.values.shapes, self.program.structure
-        sites = structure.attributes + structure.local
-        rows = {name: shapes[name].update(shape=(size, *site.row_shape)) for name, site in sites}
+        rows = {name: shapes[name].update(shape=(size, *site.row_shape)) for name, site in structure.row_sites}
         return {name: shapes[name] for name in self.program.latents}, rows
 
     def zeros(self, size: int) -> dict[str, Shaped[np.ndarray, "n ..."]]:
@@ -191,12 +201,12 @@ class Traces:
     def draw(self, numbers: Float[np.ndarray, " numbers"], spread: float = 1.0) -> Draw:
         """Arbitrary values made of standard normal numbers, see `arbitrary_value`."""
         values = self.values(numbers, spread, arbitrary_covariates(self.program, self.num_rows))
-        structure, sites = self.program.structure, self.program.structure.attributes + self.program.structure.local
+        structure = self.program.structure
         index = int(1e6 * abs(numbers[0])) % structure.num_finite
         finite = {n: joint[index].astype(values[n].dtype) for n, joint in structure.finite_values.items()}
         return Draw(
             {name: values[name] for name in self.program.latents} | finite,
-            {name: np.moveaxis(values[name], site.position, 0) for name, site in sites},
+            {name: np.moveaxis(values[name], site.position, 0) for name, site in structure.row_sites},
         )
 
     @functools.cached_property
@@ -216,15 +226,13 @@ class Traces:
         """Chosen outputs at rows with these labels, stacked along a first axis of draws."""
         covariates = arbitrary_covariates(self.program, trace.size)
         function = trace.function.only(choose)
-        return self._stacked(
-            function(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws
-        )
+        return stacked(function(draw.latents, self.rows(draw, trace.size), codes, covariates) for draw in self.draws)
 
     def outputs_at_classes(self, choose: Callable[[TraceOutputs], Any]) -> Any:
         """Chosen outputs at a row for each class, with the first row's covariates, draw by draw."""
         codes, function = np.arange(self.program.num_classes), self.classes.function.only(choose)
         rows, covariates = self.zeros(len(codes)), arbitrary_covariates(self.program, len(codes), same=True)
-        return self._stacked(function(draw.latents, rows, codes, covariates) for draw in self.draws)
+        return stacked(function(draw.latents, rows, codes, covariates) for draw in self.draws)
 
     def log_probs_of_single_rows(self, size: int, names: Collection[str]) -> dict[str, Float[np.ndarray, "draws n K"]]:
         """Site -> log probabilities of each row alone under each class, draw by draw."""
@@ -238,10 +246,7 @@ class Traces:
         latents, rows = self._shapes(size)
         covariates = arbitrary_covariates(self.program, size)
         over_rows = Traced.of(jax.vmap(log_probs, (None, 0, 0)), latents, rows, covariates)
-        return self._stacked(over_rows(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
-
-    def _stacked(self, results: Iterable[Any]) -> Any:
-        return jax.tree.map(lambda *draws: np.stack(draws), *results)
+        return stacked(over_rows(draw.latents, self.rows(draw, size), covariates) for draw in self.draws)
 
     # --- sizes and flows ----------------------------------------------------------------------------------------
 
@@ -298,16 +303,6 @@ def shaped(variable: Var | Literal) -> jax.core.ShapedArray:
 def _read_prior(prior: Distribution) -> Conditional | None:
     """The likelihood and parameters of the distribution of a latent, with one row."""
     return read_conditional(prior.expand((1, *prior.batch_shape)), -1 - len(prior.batch_shape))
-
-
-def _is_masked(distribution: Any) -> bool:
-    while hasattr(distribution, "base_dist") and not isinstance(distribution, MaskedDistribution):
-        distribution = distribution.base_dist
-    return isinstance(distribution, MaskedDistribution)
-
-
-def _first(parameters: Arrays) -> dict[str, Array]:
-    return {name: value[0] for name, value in parameters.items()}
 
 
 def _why_unsummarized(conditional: Conditional | None, message: Message) -> str | None:

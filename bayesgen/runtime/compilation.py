@@ -292,7 +292,8 @@ class ByNumPy(Interpreter[ArrayOrNumber]):
         return _as(value, variable)
 
     def results(self, equation: JaxprEqn, operands: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
-        return list(map(_as, _results(equation, operands), equation.outvars))
+        known = numpy_results(equation, operands)
+        return list(map(_as, bound_results(equation, operands) if known is None else known, equation.outvars))
 
 
 @final
@@ -322,15 +323,12 @@ def traced_results(equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]
         values = {variable: value for variable, value in pairs if not isinstance(variable, Literal)}
         alone = Jaxpr((), [*values], equation.outvars, [equation], equation.effects, inner[0].debug_info)
         return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*values.values())
+    return bound_results(equation, operands)
+
+
+def bound_results(equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
+    """The results of an operation on other operands than its own, by JAX."""
     result = equation.primitive.bind(*operands, **equation.params)
-    return result if equation.primitive.multiple_results else [result]
-
-
-def _results(equation: JaxprEqn, values: Sequence[ArrayOrNumber]) -> Sequence[ArrayOrNumber]:
-    known = numpy_results(equation, values)
-    if known is not None:
-        return known
-    result = equation.primitive.bind(*values, **equation.params)
     return result if equation.primitive.multiple_results else [result]
 
 

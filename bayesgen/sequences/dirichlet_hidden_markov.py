@@ -31,7 +31,7 @@ from bayesgen.families import (
     check_positive,
     relative_frequencies,
 )
-from bayesgen.records import fill, record, static
+from bayesgen.records import fill, record, stacked, static
 from bayesgen.runtime import generator
 from bayesgen.statistics import RetainedRows, Summary
 from bayesgen.typing import Array, Category, Int
@@ -42,7 +42,6 @@ from .hidden_counts import (
     clustered_counts,
     expected_hidden_counts,
     has_partial_steps,
-    stacked,
 )
 from .hidden_markov import HiddenMarkov, HiddenMarkovLikelihood
 

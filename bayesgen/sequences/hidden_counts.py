@@ -141,11 +141,6 @@ def has_partial_steps(rows: RetainedRows) -> bool:
     return bool((observed.any(-1) & ~observed.all(-1)).any())
 
 
-def stacked(parts: list[HiddenCounts]) -> HiddenCounts:
-    """The counts of each class, stacked."""
-    return jax.tree.map(lambda *arrays: np.stack(arrays), *parts)
-
-
 def _forward_backward(
     log_initial: Float[Array, " S"],
     log_transition: Float[Array, "S S"],

@@ -1,7 +1,7 @@
 """Searches for modes and samplers. They take a `LogDensity`, and know neither programs nor data."""
 
-from .ascent import Ascent, Coordinates, ascend
-from .attempts import Chains, Preparation, Settings, laplace, sample, sample_together
+from .ascent import Ascent, FreeCoordinates, ascend
+from .attempts import Chains, Settings, laplace, sample, sample_together
 from .curvature import AffineMap, Whitened, constrained, curvature_at
 from .maximize import FAR_OUT, MOST_DECOMPOSED, Optimum, Status, climb, find_supremum, maximize
 from .quasi_newton import CoordinateAxes as CoordinateAxes
@@ -16,9 +16,8 @@ __all__ = [
     "Ascent",
     "ChainDraws",
     "Chains",
-    "Coordinates",
+    "FreeCoordinates",
     "Optimum",
-    "Preparation",
     "Settings",
     "Status",
     "Whitened",

@@ -1,10 +1,9 @@
 """Monotone fixed-point iterations such as EM, with Anderson acceleration."""
 
-import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -13,16 +12,15 @@ from bayesgen.typing import Float
 Iterate = TypeVar("Iterate")
 
 
-class Coordinates(abc.ABC, Generic[Iterate]):
-    """Points as vectors, for leaps."""
+@runtime_checkable
+class FreeCoordinates(Protocol[Iterate]):
+    """What takes points for vectors, for leaps."""
 
-    @abc.abstractmethod
-    def vector_of(self, point: Iterate) -> Float[np.ndarray, " F"]:
-        """The vector of a point."""
+    def free_parameters(self, point: Iterate, /) -> Float[np.ndarray, " F"]:
+        """The free parameters of a point."""
 
-    @abc.abstractmethod
-    def point_at(self, vector: Float[np.ndarray, " F"], near: Iterate) -> Iterate | None:
-        """The point of a vector, other values taken from the point `near`; None where no point has this vector."""
+    def at_free_parameters(self, vector: Float[np.ndarray, " F"], near: Iterate, /) -> Iterate | None:
+        """The point with these, other values taken from the point `near`; None where no point has them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def ascend(
     start: Iterate,
     least_gain: float,
     most_steps: int = 1000,
-    coordinates: Coordinates[Iterate] | None = None,
+    coordinates: FreeCoordinates[Iterate] | None = None,
 ) -> Ascent[Iterate]:
     """Iterate steps until all further ones together are estimated to gain at most `least_gain`.
 
@@ -114,13 +112,13 @@ class _Leaps(Generic[Iterate]):
     Henderson and Varadhan (2019), Damped Anderson acceleration with restarts and monotonicity control for EM.
     """
 
-    coordinates: Coordinates[Iterate]
+    coordinates: FreeCoordinates[Iterate]
     starts: list[Float[np.ndarray, " F"]] = field(default_factory=list)
     ends: list[Float[np.ndarray, " F"]] = field(default_factory=list)
 
     def after(self, point: Iterate, following: Iterate) -> Iterate | None:
         """The extrapolation from the last steps, this one included; None with too few of them."""
-        vectors = self.coordinates.vector_of(point), self.coordinates.vector_of(following)
+        vectors = map(self.coordinates.free_parameters, (point, following))
         for memory, vector in zip((self.starts, self.ends), vectors, strict=True):
             memory.append(vector)
             del memory[:-11]  # a leap combines the last ten steps
@@ -129,7 +127,7 @@ class _Leaps(Generic[Iterate]):
         ends = np.stack(self.ends, -1)
         moves = ends - np.stack(self.starts, -1)
         weights = np.linalg.lstsq(np.diff(moves), moves[:, -1], rcond=1e-10)[0]  # smaller singular values are noise
-        return self.coordinates.point_at(ends[:, -1] - np.diff(ends) @ weights, following)
+        return self.coordinates.at_free_parameters(ends[:, -1] - np.diff(ends) @ weights, following)
 
     def forget(self) -> None:
         """Forget all steps so far."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from bayesgen.errors import FitError
 from bayesgen.log_density import LogDensity
+from bayesgen.records import stacked
 from bayesgen.runtime import LIGHT_OPTIMISATION, OwnedJit, Pool, bar, chunks, devices_in_use, divided, num_cores
 from bayesgen.statistics import inverse_lower, split_rhats
 from bayesgen.typing import Array, Bool, Float, PRNGKeyArray
@@ -431,7 +432,7 @@ class _Runs:
         adapts = np.array([not running[index].is_warm for index in chosen])
         densities = _at(self.densities, chosen)
         chains, random = (
-            jax.tree.map(lambda *leaves: np.stack(leaves), *values)
+            stacked(values)
             for values in ([running[index].chains for index in chosen], [numbers[index] for index in chosen])
         )
         state = map(divided, (densities, chains, random, left, adapts))

@@ -5,21 +5,21 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bayesgen.solvers import Coordinates, ascend
+from bayesgen.solvers import ascend
 
 DIMENSION = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class Vectors(Coordinates):
+class Vectors:
     """Points that are vectors; none is one beyond a bound."""
 
     bound: float = np.inf
 
-    def vector_of(self, point):
+    def free_parameters(self, point):
         return point
 
-    def point_at(self, vector, near):
+    def at_free_parameters(self, vector, near):
         return vector if np.abs(vector).max() < self.bound else None
 
 
