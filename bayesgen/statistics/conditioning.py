@@ -76,8 +76,9 @@ def block_factors(
     """
     (num_classes, dimension, _), (size, num_sets) = precision.shape, missing.shape
     factor, entries = np.empty((num_classes, size, size, num_sets)), precision.reshape(num_classes, -1)
+    starts = missing * dimension
     for j in range(size):
-        column = np.take(entries, missing[j:] * dimension + missing[j], axis=1)
+        column = np.take(entries, starts[j:] + missing[j], axis=1)
         column -= np.einsum("kijp,kjp->kip", factor[:, j:, :j], factor[:, j, :j])
         np.sqrt(column[:, 0], out=factor[:, j, j])
         np.divide(column[:, 1:], factor[:, j, None, j], out=factor[:, j + 1 :, j])

@@ -198,8 +198,8 @@ class Part:
 
     Attributes:
         rows: their places.
-        missing: the missing columns of each pattern among them.
-        pattern: the pattern of each row.
+        missing: the missing columns of each pattern among them, which may be repeated.
+        pattern: the pattern of each row; a slice where there is one for each.
     """
 
     rows: Int[np.ndarray, " g"]
@@ -216,9 +216,11 @@ def parts_of(patterns: Bool[np.ndarray, "P D"], pattern_of_row: Int[np.ndarray, 
         size = int(num_missing[start])
         for part in chunks(end - start, PART_CELLS // max(size**2, patterns.shape[1])):
             rows = order[start + part.start : start + part.stop]
-            first, last = pattern_of_row[rows[0]], pattern_of_row[rows[-1]]
-            missing = np.nonzero(~patterns[first : last + 1])[1].reshape(last + 1 - first, size)
-            pattern = slice(None) if len(missing) == len(rows) else pattern_of_row[rows] - first
+            index, pattern = pattern_of_row[rows], slice(None)
+            first, last = index[0], index[-1]
+            if last + 1 - first < 0.75 * len(rows):  # else a block for each row costs less than copies of shared ones
+                index, pattern = np.arange(first, last + 1), index - first
+            missing = np.flatnonzero(~patterns[index]).reshape(len(index), size) % patterns.shape[1]
             parts.append(Part(rows, np.ascontiguousarray(missing.T), pattern))
         start = end
     return parts
