@@ -181,7 +181,7 @@ class NUTS(Settings, Method):
             chains = self._chains_with_rows(target.density, starts, problem)
             digests = {"row_digests": row_digests(target.density.rows)}
         else:
-            chains, digests = self.chains(target.density, starts, problem.seed, problem.progress, yields), {}
+            chains, digests = self._first_chains(target.density, starts, problem.seed, problem.progress, yields), {}
         if chains.stats["diverging"].any() and not target.integrated and (easier := marginal()) is not None:
             target = Target(easier, problem.program)
             starts = functools.partial(target.starts, problem.seed)
@@ -312,7 +312,6 @@ class NUTS(Settings, Method):
         find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
         seed: Seed,
         progress: bool | None,
-        yields: Callable[[], bool] | None = None,
     ) -> Chains:
         """Draws from any log density, warnings aside.
 
@@ -321,8 +320,18 @@ class NUTS(Settings, Method):
             find_starts: starts of the search for its mode; None for adaptation without one.
             seed: integer or JAX key.
             progress: whether to show progress; None means in a terminal.
-            yields: whether draws that diverge will do, see `sample`.
         """
+        return self._first_chains(density, find_starts, seed, progress)
+
+    def _first_chains(
+        self,
+        density: LogDensity,
+        find_starts: Callable[[], Float[np.ndarray, "starts D"]] | None,
+        seed: Seed,
+        progress: bool | None,
+        yields: Callable[[], bool] | None = None,
+    ) -> Chains:
+        """`chains`, but those that diverge where the density `yields` to another one: see `sample`."""
         with jax.enable_x64(True), placed(self.num_chains * (density.dimension**2 + density.cost)):
             return sample(density, self, find_starts if self.precondition else None, as_key(seed), progress, yields)
 
