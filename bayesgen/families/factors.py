@@ -1,6 +1,5 @@
 """Covariances of a few factors and noise, W W' + v I: from spectra, and as triangular factors, which are identified."""
 
-import functools
 import math
 from typing import Any, ClassVar
 
@@ -16,11 +15,10 @@ from bayesgen.runtime import CACHED_CELLS, chunks
 from bayesgen.statistics import (
     LOG_2PI,
     Cells,
-    MultivariateNormalLikelihood,
-    RowDensity,
+    MultivariateNormalDensity,
     namespace,
 )
-from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int, Shaped
+from bayesgen.typing import Array, ArrayOrNumber, Bool, Float, Int
 
 from .special import LOG_PI
 
@@ -132,52 +130,32 @@ def pivoted_loadings(
 
 
 @record
-class FactorDensity(RowDensity):
+class FactorDensity(MultivariateNormalDensity):
     """Densities of normal rows with covariances W W' + v I.
 
     With r = x - mean, M = W' W + v I and f = inv(M) W' r, the squared distance is |r - W f|^2 / v + |f|^2: two thin
     products for complete rows, and no difference of large numbers.
     """
 
-    loc: Float[np.ndarray, "K D"]
-    covariance: Float[np.ndarray, "K D D"]
     loadings: Float[np.ndarray, "K D k"]
     noise: Float[np.ndarray, " K"]
 
-    @functools.cached_property
-    def joint(self) -> RowDensity:
-        """The same densities by Cholesky factors, which take missing cells."""
-        parameters = {"loc": self.loc, "scale_tril": np.linalg.cholesky(self.covariance)}
-        return MultivariateNormalLikelihood().density(parameters)
-
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         if observed is not None or namespace(values) is jnp:
-            return self.joint.log_prob(values, observed)
+            return super().log_prob(values, observed)
         num_classes, dimension, num_factors = self.loadings.shape
         transposed = np.swapaxes(self.loadings, -1, -2)
         matrices = transposed @ self.loadings + self.noise[:, None, None] * np.eye(num_factors)
         scores, squares = self.loadings @ np.linalg.inv(matrices), np.empty((len(values), num_classes))
         for part in chunks(len(values), max(CACHED_CELLS // (4 * dimension), 1)):
             for k in range(num_classes):
-                residuals = values[part] - self.loc[k]
+                residuals = values[part] - self.ellipsoids.loc[k]
                 factors = residuals @ scores[k]
                 residuals -= factors @ transposed[k]
                 distances = np.einsum("nd,nd->n", residuals, residuals) / self.noise[k]
                 squares[part, k] = distances + np.einsum("nf,nf->n", factors, factors)
         log_det = (dimension - num_factors) * np.log(self.noise) + np.linalg.slogdet(matrices)[1]
         return -0.5 * (squares + (log_det + dimension * LOG_2PI))
-
-    def expected(self, values: Cells, observed: Bool[np.ndarray, "n ..."]) -> Float[np.ndarray, "#n #K m"]:
-        return self.joint.expected(values, observed)
-
-    def sample(
-        self,
-        values: Cells,
-        observed: Bool[np.ndarray, "n ..."],
-        classes: Int[np.ndarray, " n"],
-        rng: np.random.Generator,
-    ) -> Shaped[np.ndarray, "n m"]:
-        return self.joint.sample(values, observed, classes, rng)
 
 
 # --- loadings as lower triangular matrices ----------------------------------------------------------------------

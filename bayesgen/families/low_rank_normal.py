@@ -22,6 +22,7 @@ from bayesgen.runtime import generator
 from bayesgen.statistics import (
     LOG_2PI,
     Moments,
+    MultivariateNormalDensity,
     MultivariateNormalLikelihood,
     PatternMoments,
     RowDensity,
@@ -342,15 +343,15 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
 
     def row_density(self, parameters: Mapping[str, Array]) -> RowDensity:
         """By factors, where they are few and the covariance is of them: that of a mean over draws is not."""
-        dimension = parameters["covariance"].shape[-1]
+        density, dimension = super().row_density(parameters), self.batch_shape[-1]
         if namespace(*parameters.values()) is jnp or dimension < max(LEAST_THIN, 4 * self.num_factors):
-            return super().row_density(parameters)
-        mean, covariance, noise = (np.asarray(parameters[name]) for name in ("mean", "covariance", "noise_variance"))
+            return density
+        assert isinstance(density, MultivariateNormalDensity)
+        covariance, noise = (np.asarray(parameters[name]) for name in ("covariance", "noise_variance"))
         loadings = pivoted_loadings(covariance, noise, self.num_factors)
         differences = loadings @ np.swapaxes(loadings, -1, -2) + noise[:, None, None] * np.eye(dimension) - covariance
-        if not (noise > 0).all() or np.abs(differences).max() > ROUNDING * covariance.max():
-            return super().row_density(parameters)
-        return FactorDensity(mean, covariance, loadings, noise)
+        is_exact = (noise > 0).all() and np.abs(differences).max() <= ROUNDING * covariance.max()
+        return FactorDensity(density.ellipsoids, loadings, noise) if is_exact else density
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:
         return {

@@ -96,7 +96,8 @@ class LinearLogOdds:
             return np.repeat(1 / np.sqrt(np.maximum(class_weights, 1.0)), self.start.shape[1])
         features, weights = self.features[:, self._some_rows], self.weights[self._some_rows]
         shares = scipy.special.softmax(self.start @ features, axis=0)
-        curvature = _information(shares, features.T * np.sqrt(weights)[:, None])
+        against_last = np.kron(np.delete(np.eye(len(shares)) - np.eye(len(shares))[-1], -1, 0), np.eye(len(features)))
+        curvature = against_last.T @ _information(shares[:-1], features.T * np.sqrt(weights)[:, None]) @ against_last
         sizes, directions = np.linalg.eigh(curvature * (self.weights.sum() / max(weights.sum(), 1.0)))
         return directions / np.sqrt(np.maximum(sizes, 1.0))
 
@@ -122,8 +123,9 @@ class LinearLogOdds:
 
     @property
     def _some_rows(self) -> slice:
-        """Rows at equal distances, some for each coefficient."""
-        return slice(None, None, max(1, len(self.codes) // (ROWS_PER_COEFFICIENT * self.start.size)))
+        """Rows at equal distances: some for each coefficient, or as many as take the time of a few evaluations."""
+        size = self.start.size
+        return slice(None, None, max(1, min(len(self.codes) // (ROWS_PER_COEFFICIENT * size), size // 8)))
 
 
 def _information(shares: Float[np.ndarray, "k m"], rows: Float[np.ndarray, "m F"]) -> Float[np.ndarray, "D D"]:
@@ -202,9 +204,10 @@ def _whitened(
 def _probes(
     cells: Float[np.ndarray, "n D"], features: Float[np.ndarray, "F n"]
 ) -> tuple[Float[np.ndarray, "F D"], Float[np.ndarray, " D"]]:
-    """A row in the middle, and the rows that differ from it in one cell, by these moves to the farther extreme."""
-    nearest = features[:, :CACHE_ROWS]
-    middle = cells[int(np.einsum("fn,fn->n", nearest, nearest).argmin())]
-    rise, fall = cells.max(axis=0) - middle, cells.min(axis=0) - middle
+    """A row in the middle, and rows that differ from it in one cell, by moves to the farther extreme of many rows."""
+    first_rows, first_features = cells[:CACHE_ROWS], features[:, :CACHE_ROWS]
+    middle = first_rows[int(np.einsum("fn,fn->n", first_features, first_features).argmin())]
+    spread_rows = first_rows if (np.ptp(first_rows, axis=0) > 0).all() else cells
+    rise, fall = spread_rows.max(axis=0) - middle, spread_rows.min(axis=0) - middle
     moves = np.where(rise > -fall, rise, fall)
     return middle + np.concatenate([np.zeros((1, len(moves))), np.diag(moves)]), moves

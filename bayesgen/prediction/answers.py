@@ -15,7 +15,7 @@ from bayesgen.describe import Described, Description, shortened
 from bayesgen.errors import PredictionError, as_numbers, check_integer
 from bayesgen.predictives import PredictiveDistribution, joined_predictives
 from bayesgen.records import by_content
-from bayesgen.runtime import all_in_threads, as_key, chunks, generator
+from bayesgen.runtime import THREAD_CELLS, all_in_threads, as_key, chunks, even_chunks, generator
 from bayesgen.statistics import MOST_MAGNITUDE
 from bayesgen.typing import Bool, Float, Seed, Shaped, Values
 
@@ -216,15 +216,17 @@ def normalize(log_joint: Float[np.ndarray, "n K"]) -> tuple[Float[np.ndarray, "n
     """Turn a table of log-joints into log probabilities and log marginals; a row of -inf becomes NaN."""
     log_probabilities, log_marginal = np.empty_like(log_joint), np.empty(len(log_joint))
 
-    def fill(rows: slice) -> None:
-        table = log_joint[rows].T.copy()  # with many rows along the last axis: of few classes, three times as fast
-        top = table.max(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            table -= np.where(np.isneginf(top), 0.0, top)
-            log_total = np.log(_exp(table).sum(0))
-            log_probabilities[rows], log_marginal[rows] = (table - log_total).T, top + log_total
+    def fill(part: slice) -> None:
+        joints, log_probs, totals = log_joint[part], log_probabilities[part], log_marginal[part]
+        for rows in chunks(len(joints)):
+            table = joints[rows].T.copy()  # with many rows along the last axis: of few classes, three times as fast
+            top = table.max(axis=0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                table -= np.where(np.isneginf(top), 0.0, top)
+                log_total = np.log(_exp(table).sum(0))
+                log_probs[rows], totals[rows] = (table - log_total).T, top + log_total
 
-    all_in_threads(fill, chunks(len(log_joint)))
+    all_in_threads(fill, even_chunks(len(log_joint), THREAD_CELLS / 8 / log_joint.shape[1]))
     return log_probabilities, log_marginal
 
 

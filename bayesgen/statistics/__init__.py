@@ -63,7 +63,12 @@ from .histogram import HistogramLikelihood, bin_moments, bin_widths, excess, fla
 from .latent import LatentDensity, LatentLikelihood, RetainedRows, StatesLikelihood
 from .linear_normal import LINEAR_NORMAL, LinearNormal
 from .moments import class_moments
-from .multivariate_normal import MultivariateNormalLikelihood, WhitenedNormalLikelihood, expected_moments
+from .multivariate_normal import (
+    MultivariateNormalDensity,
+    MultivariateNormalLikelihood,
+    WhitenedNormalLikelihood,
+    expected_moments,
+)
 from .normal import NormalLikelihood, column_sums, few, median_of_draws, scaled_squares
 from .patterns import PatternMoments
 from .sufficient import SufficientStatistics, first_rows, merged, padded_rows, sufficient_statistics, summaries_of
@@ -114,6 +119,7 @@ __all__ = [
     "Likelihood",
     "LinearNormal",
     "Moments",
+    "MultivariateNormalDensity",
     "MultivariateNormalLikelihood",
     "NormalLikelihood",
     "Parameters",
