@@ -32,7 +32,7 @@ MOST_SHIFTED = 64  # classes with a shift of their own
 FAR = 100.0  # variances between a shift and the mean, squared, which lose two digits
 LABEL, VALUE, WEIGHT, ROWS, WRONG = "label", "value", "weight", "rows", "wrong"  # columns of queries
 Expressions: TypeAlias = dict[str, nw.Expr]
-Groups: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
+GroupSums: TypeAlias = Mapping[str, Float[np.ndarray, " G"]]
 NamedBlock: TypeAlias = tuple[str, Likelihood, Sequence[str]]
 
 
@@ -156,7 +156,7 @@ class Queries:
         value = nw.col(name).cast(nw.Float64)
         return nw.when(~value.is_nan()).then(value) if self.request.source.dtypes[name].is_float() else value
 
-    def _moments(self) -> tuple[np.ndarray, Groups, Moments] | None:
+    def _moments(self) -> tuple[np.ndarray, GroupSums, Moments] | None:
         """The labels of all rows, sums over the rows of each, and their moments.
 
         None where digits are lost, or cells or weights are no finite numbers. The first shifts are medians of the first
@@ -185,7 +185,7 @@ class Queries:
 
     def _sums(
         self, labels: np.ndarray, shifts: Float[np.ndarray, "G D"]
-    ) -> tuple[np.ndarray, Float[np.ndarray, "H D"], Groups]:
+    ) -> tuple[np.ndarray, Float[np.ndarray, "H D"], GroupSums]:
         """The labels of all rows, the shift of each, and sums of distances from it and of their products.
 
         Shifts are those of these labels; of other labels, that of the last.
@@ -215,13 +215,13 @@ class Queries:
         groups, sums = self._grouped(self.frame, distances, asked)
         return groups, np.array([by_label.get(label, default) for label in groups.tolist()]), sums
 
-    def _grouped(self, frame: nw.LazyFrame, columns: Expressions, asked: Expressions) -> tuple[np.ndarray, Groups]:
+    def _grouped(self, frame: nw.LazyFrame, columns: Expressions, asked: Expressions) -> tuple[np.ndarray, GroupSums]:
         """The labels, and what is asked of the rows of each."""
         answer = self._answer(frame, columns, asked)
         labels = read_table(answer.select(LABEL).to_native()).column(LABEL)
         return labels, {key: answer[key].fill_null(0).to_numpy().astype(np.float64) for key in asked}
 
-    def _moments_about(self, shifts: Float[np.ndarray, "G D"], sums: Groups) -> Moments:
+    def _moments_about(self, shifts: Float[np.ndarray, "G D"], sums: GroupSums) -> Moments:
         """The moments of each group, with the products that were asked for and zeros in place of the others."""
         num_groups, num_columns = shifts.shape
         count, total = (

@@ -51,11 +51,8 @@ def sites_with_states(program: Program) -> tuple[str, ...]:
 @in_float64
 def shape_of_states(program: Program, latents: Arrays, rows: Rows, site: str) -> tuple[int, int, int]:
     """(K, T, S): classes, time steps and states of a site."""
-    some = rows.take(slice(0, 1))
-    _, num_classes, num_steps, num_states = _smoothing.shapes(
-        program, program_latents(program, latents), some, site=site
-    ).shape
-    return num_classes, num_steps, num_states
+    first = rows.take(slice(0, 1))
+    return _smoothing.shapes(program, program_latents(program, latents), first, site=site).shape[1:]
 
 
 def states_at(

@@ -87,8 +87,7 @@ class IntegratedDensity(DerivedDensity):
         """
         left = {name: latents[name] for name, _ in self.latents}
         numbers = self.density.dimension + self.elimination.num_normals**2
-        values, log_densities = drawn_by_chunks(_draws, self, left, shape, seed, numbers)
-        return values, log_densities
+        return drawn_by_chunks(_draws, self, left, shape, seed, numbers)
 
 
 @OwnedJit

@@ -245,12 +245,12 @@ def _instance_plate(first: Trace, second: Trace, sizes: tuple[int, int]) -> Cond
             f"A program needs exactly one plate whose size is n, found {sorted(names) or 'none'} among the plates "
             f"{plates}. Write: with numpyro.plate('instances', n): ..."
         )
-    name = names.pop()
-    for message in first.values():
-        for frame in message.get("cond_indep_stack", ()):
-            if frame.name == name:
-                return frame
-    raise ModelError(f"The plate {name!r} holds no site: put the label and the attributes into it.")
+    frames = [
+        frame for message in first.values() for frame in message.get("cond_indep_stack", ()) if frame.name in names
+    ]
+    if not frames:
+        raise ModelError(f"The plate {min(names)!r} holds no site: put the label and the attributes into it.")
+    return frames[0]
 
 
 def _row_axes(message: Message, at_other_size: Trace) -> list[int] | None:

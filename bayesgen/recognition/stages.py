@@ -48,7 +48,7 @@ LINE = np.array([[-1.0, 3.0], [0.0, -9.0], [1.0, 9.0], [2.0, -3.0]])  # points, 
 RAY = np.array([0.4, 0.7, 1.0, 1.6, 2.7])
 MOST_NORMALS = 1000  # entries of jointly normal latents, whose matrices are dense
 
-FORMS: Sequence[tuple[Constraint, Sequence[TableForm]]] = (
+FORMS_OF_SUPPORTS: Sequence[tuple[Constraint, Sequence[TableForm]]] = (
     (constraints.positive, tuple(map(PowerForm, (1, -1, -2, 2)))),
     (constraints.unit_interval, (BetaForm(),)),
     (constraints.simplex, (DirichletForm(),)),
@@ -85,7 +85,7 @@ def find_elimination(
     reals = tuple(name for name in draws[0] if _is_real(supports[name]))
     normals = _largest(_by_size(reals, draws[0]), density.is_quadratic)
     forms = density.forms(
-        {name: options for name in draws[0] for support, options in FORMS if supports[name] == support}
+        {name: options for name in draws[0] for support, options in FORMS_OF_SUPPORTS if supports[name] == support}
     )
     if normals:
         stages.append(Normals(tuple((name, draws[0][name].shape) for name in normals)))

@@ -37,7 +37,7 @@ from .sampler import (
     STATISTICS,
     Chain,
     ChainDraws,
-    RandomNumbers,
+    StepNumbers,
     advance_sets,
     at_step_size,
     draw_numbers,
@@ -134,40 +134,14 @@ def sample(
     else:
         with bar(f"finding the mode of {density.dimension:,} numbers", 1, progress):
             prepared = laplace(density, find_starts())
-    reason = prepared.reason
-
-    def drawn(coordinates: Whitened, num_warmup: int, target: float, **options: Any) -> tuple[Whitened, ChainDraws]:
-        total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
-        with bar(f"sampling {density.dimension:,} numbers", total, progress) as advanced:
-            adapted, draws = sample_chains(
-                coordinates,
-                key,
-                num_warmup=num_warmup,
-                num_samples=settings.num_samples,
-                num_chains=settings.num_chains,
-                target=target,
-                advanced=advanced,
-                **options,
-            )
-        return cast(Whitened, adapted), draws
-
-    def chains(coordinates: Whitened, sampled: ChainDraws, path: str, target: float) -> Chains:
-        return Chains(
-            values=constrained(coordinates, sampled[0]),
-            stats=sampled[1],
-            density=coordinates,
-            path=path,
-            target=target,
-            warnings=[prepared.reason] if prepared.num_modes > 1 and prepared.reason else [],
-        )
-
+    reason, drawn = prepared.reason, functools.partial(_drawn, settings, key, progress)
     for target in (settings.target_accept_prob, CAREFUL) if reason is None else ():
         fails = functools.partial(_fails, target < CAREFUL)
         coordinates, sampled = drawn(prepared.density, settings.num_warmup or 150, target, fails=fails)
         failure = failure_of(*sampled, density.has_symmetries)
         share, steps = (sampled[1][name].mean() for name in ("diverging", "num_steps"))
         if (failure is None and (share == 0 or target >= CAREFUL)) or (share > 0 and yields and yields()):
-            return chains(coordinates, sampled, "whitened", target)
+            return Chains(constrained(coordinates, sampled[0]), sampled[1], coordinates, "whitened", target, [])
         reason = f"{failure or 'some draws diverged'} in whitened coordinates"
         # smaller steps do not help if more diverge, or twice as many would be too many
         if not 0 < share < 0.2 or steps > LONG_TRAJECTORY / 2 or target >= CAREFUL:
@@ -178,7 +152,39 @@ def sample(
     coordinates, sampled = drawn(adapting, num_warmup - sum(windows), settings.target_accept_prob, windows=windows)
     if not np.isfinite(sampled[1]["potential_energy"]).all():
         raise FitError("The density is not finite where chains start: check the priors, factors and the data's scale.")
-    return chains(coordinates, sampled, f"adapted: {reason}", settings.target_accept_prob)
+    return Chains(
+        values=constrained(coordinates, sampled[0]),
+        stats=sampled[1],
+        density=coordinates,
+        path=f"adapted: {reason}",
+        target=settings.target_accept_prob,
+        warnings=[prepared.reason] if prepared.num_modes > 1 and prepared.reason else [],
+    )
+
+
+def _drawn(
+    settings: Settings,
+    key: Any,
+    progress: bool | None,
+    coordinates: Whitened,
+    num_warmup: int,
+    target: float,
+    **options: Any,
+) -> tuple[Whitened, ChainDraws]:
+    """Draws in coordinates, or in others that windows adapt, and these: see `sample_chains` for the options."""
+    total = sum(options.get("windows", ())) + num_warmup + settings.num_samples
+    with bar(f"sampling {coordinates.dimension:,} numbers", total, progress) as advanced:
+        adapted, draws = sample_chains(
+            coordinates,
+            key,
+            num_warmup=num_warmup,
+            num_samples=settings.num_samples,
+            num_chains=settings.num_chains,
+            target=target,
+            advanced=advanced,
+            **options,
+        )
+    return cast(Whitened, adapted), draws
 
 
 def _fails(is_bold: bool, stats: Mapping[str, np.ndarray], is_warm: bool) -> bool:
@@ -341,7 +347,7 @@ class _Run:
         self._draws = np.empty((len(self.left), num_draws, self._dimension))
         self._stats = np.empty((len(self.left), num_draws, len(STATISTICS)))
 
-    def numbers(self) -> RandomNumbers:
+    def numbers(self) -> StepNumbers:
         """Random numbers for one call."""
         return draw_numbers(self._random, len(self.left), self._dimension, STEPS_A_CALL)
 

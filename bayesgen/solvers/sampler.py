@@ -22,7 +22,7 @@ MOST_QUICK_WORK = 1.5e4
 DRAWS_A_CALL, LEAPFROGS_A_CALL = 256, 2048  # of a chain, in one call of the compiled function, at most
 
 
-class RandomNumbers(NamedTuple):
+class StepNumbers(NamedTuple):
     """Random numbers for one call, by NumPy: JAX's would take a tenth of the time of compiling.
 
     Attributes:
@@ -85,12 +85,12 @@ def start(
 
 def draw_numbers(
     random: np.random.Generator, size: int, dimension: int, most_steps: int = LEAPFROGS_A_CALL
-) -> RandomNumbers:
-    """`RandomNumbers` for the draws of one call, and one more draw that is begun in it."""
+) -> StepNumbers:
+    """`StepNumbers` for the draws of one call, and one more draw that is begun in it."""
     most_draws = min(DRAWS_A_CALL, max(most_steps // 4, 16))  # draws of fewer steps are rare
     most = int(np.clip(4 * TABLE_CELLS // (size * dimension), 16, most_draws)) + 1
     log_uniforms = np.log1p(-random.random((most_steps, size, 2)))
-    return RandomNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
+    return StepNumbers(random.normal(size=(size, most, dimension)), _directions(random, (size, most)), log_uniforms)
 
 
 def _directions(random: np.random.Generator, shape: int | tuple[int, ...]) -> Int[np.ndarray, "..."]:
@@ -268,7 +268,7 @@ def _run(
 def _advance(
     density: LogDensity,
     chains: Chain,
-    numbers: RandomNumbers,
+    numbers: StepNumbers,
     num_wanted: Int[Array, " chains"],
     target: Any,
     adapt: Any,
@@ -279,7 +279,7 @@ def _advance(
     Args:
         density: log density.
         chains: `Chain`, its arrays with the chains as first axis.
-        numbers: `RandomNumbers`.
+        numbers: `StepNumbers`.
         num_wanted: draws wanted of each chain.
         target: acceptance probability.
         adapt: whether the step size is adapted.
@@ -296,7 +296,7 @@ def _advance(
 def _advance_sets(
     densities: LogDensity,
     chains: Chain,
-    numbers: RandomNumbers,
+    numbers: StepNumbers,
     num_wanted: Int[Array, "S chains"],
     adapts: Bool[Array, " S"],
     target: Any,
@@ -320,7 +320,7 @@ def _leap(density: LogDensity, trajectory: Trajectory, step_size: Array, uniform
 def _advanced(
     leap: Callable[[Trajectory, Array, Array], tuple[Trajectory, Step]],
     chains: Chain,
-    numbers: RandomNumbers,
+    numbers: StepNumbers,
     num_wanted: Int[Array, "..."],
     adapt: Any,
     target: Any,
