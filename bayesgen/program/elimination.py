@@ -32,39 +32,39 @@ from .structure import Arrays, by_name
 
 LogDensityOfValues: TypeAlias = Callable[[Arrays], Float[Array, ""]]
 Remainder: TypeAlias = Callable[["Stage", LogDensityOfValues], LogDensityOfValues]
-Value = TypeVar("Value")
+AnyValue = TypeVar("AnyValue")
 EMPTY: Arrays = {}
 
 
-class LatentDistribution(abc.ABC, Generic[Value]):
+class LatentDistribution(abc.ABC, Generic[AnyValue]):
     """The distribution of a latent, or of several by name, given others."""
 
     @abc.abstractmethod
-    def log_prob(self, value: Value, /) -> Float[Array, ""]:
+    def log_prob(self, value: AnyValue, /) -> Float[Array, ""]:
         """Log density."""
 
     @abc.abstractmethod
-    def sample(self, random: RandomNumbers) -> Value:
+    def sample(self, random: RandomNumbers) -> AnyValue:
         """One draw, or several along a first axis."""
 
     @abc.abstractmethod
-    def about(self, numbers: Value, /) -> Value:
+    def about(self, numbers: AnyValue, /) -> AnyValue:
         """A value in the bulk of the distribution, made of standard normal numbers of its shape."""
 
     @abc.abstractmethod
-    def mean(self) -> Value:
+    def mean(self) -> AnyValue:
         """The mean; of a Cholesky factor that of the matrix."""
 
     @abc.abstractmethod
-    def mode(self) -> Value:
+    def mode(self) -> AnyValue:
         """The joint mode in the coordinates of the sites; NaN where the density has none inside its support."""
 
     @abc.abstractmethod
-    def variance(self) -> Value:
+    def variance(self) -> AnyValue:
         """Variances of entries; NaN without a closed form."""
 
     @abc.abstractmethod
-    def quantile(self, prob: float) -> Value:
+    def quantile(self, prob: float) -> AnyValue:
         """Quantiles of entries; NaN without a closed form. By SciPy."""
 
 
