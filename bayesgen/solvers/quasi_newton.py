@@ -23,7 +23,7 @@ from bayesgen.runtime import FAST_TO_COMPILE, LIGHT_OPTIMISATION, ROUNDING, Owne
 from bayesgen.statistics import namespace
 from bayesgen.typing import Array, Bool, Float, Int
 
-MEMORY = 30  # changes of point and gradient that are kept, at most: of few dimensions older ones tell nothing
+MEMORY = 30  # changes of point and gradient that are kept, at most; in few dimensions older ones tell nothing
 ENOUGH_GAIN, STEEP = 1e-4, 0.9  # of the slope: least gain of a step, and the slope after one that was too short
 
 PointArray: TypeAlias = Float[Array, "*batch D"]
