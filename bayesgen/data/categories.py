@@ -38,9 +38,8 @@ def factorize(values: np.ndarray, what: str) -> tuple[np.ndarray, list[Category]
     if values.dtype.kind == "T":
         values = values.astype(object)
     text = values.dtype.kind == "U"
-    hashed = _hash_text(values) if text else values
     try:
-        codes, distinct = pd.factorize(hashed)
+        codes, distinct = pd.factorize(_hash_text(values) if text else values)
     except TypeError as error:
         raise DataError(
             f"{what} holds values that cannot be told apart by hashing: {error}. Turn them into plain values; a column "

@@ -1,7 +1,6 @@
 """Tables from files: what separates cells, which texts are numbers or truth values, and which cells are missing."""
 
 import difflib
-import functools
 import gzip
 import io
 import os
@@ -154,7 +153,12 @@ class FileReader:
                 f"{path} cannot be read as a table: its header has {len(header)} names, and {is_longer.sum()} of "
                 f"its rows (first row {int(is_longer.argmax())}) have more cells. Name every column."
             )
-        if _has_null_character(content):
+        suffix = path.suffix.lower()
+        opened = gzip.open if suffix in _COMPRESSED else open
+        with content if isinstance(content, io.BytesIO) else opened(content, "rb") as stream:
+            stream.seek(0)
+            has_null = suffix not in _ARCHIVES and any(b"\0" in line for line in stream)
+        if has_null:
             raise DataError(
                 f"{path} cannot be read as a table: it has the character U+0000, at which some readers end a cell. "
                 "Remove it, or save the table as UTF-8 or Parquet."
@@ -262,17 +266,6 @@ class FileReader:
 def name_of_source(source: str | Path | BinaryIO) -> str:
     """What a file, a named data set or a stream is called in messages."""
     return str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "the stream"))
-
-
-def _has_null_character(content: Path | io.BytesIO) -> bool:
-    """Whether a text file, perhaps gzipped, has U+0000; nothing is said of archives."""
-    if isinstance(content, io.BytesIO):
-        return b"\0" in content.getvalue()
-    suffix = content.suffix.lower()
-    if suffix in _ARCHIVES:
-        return False
-    with (gzip.open if suffix in _COMPRESSED else open)(content, "rb") as stream:
-        return any(b"\0" in part for part in iter(functools.partial(stream.read, 1 << 20), b""))
 
 
 def _as_numbers(texts: pd.Series, decimal: str) -> pd.Series:

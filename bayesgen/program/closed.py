@@ -31,13 +31,14 @@ from bayesgen.statistics import SufficientStatistics
 from bayesgen.typing import Array, Float, Int, Seed
 
 from .cross_products import likelihood_terms
-from .density import FAST_TO_COMPILE, LogLikelihood, LogPriorKind, ProgramDensity
+from .density import FAST_TO_COMPILE, DensityAtSites, LogLikelihood, LogPriorKind, ProgramDensity
 from .elimination import Elimination, LogDensityOfValues, Solution, StageDistribution
 from .enumeration import Enumeration
 from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .random_numbers import ByGenerator, FromKey
 from .structure import Arrays, Program
+from .tables import IndependentTables, Tables
 
 MOST_MISFIT = 1e-8  # relative, of a form that holds
 MOST_SHIFT = 1e-6
@@ -251,8 +252,8 @@ def _log_joint(
 def _log_joint_given(
     closed: ClosedProgram, rows: Rows, log_integral: Float[Array, ""], conditional: StageDistribution | None
 ) -> Float[Array, "n K"]:
-    program, elimination, rest = closed.program, closed.elimination, closed.rest
-    if not elimination.stages:
+    program, elimination, rest, stages = closed.program, closed.elimination, closed.rest, closed.elimination.stages
+    if not stages:
         return log_joint_of(program, evaluate_classes(program, rest, rows.covariates), rows)
     if conditional is None:
         log_density = _log_density(closed)
@@ -261,9 +262,14 @@ def _log_joint_given(
 
     def log_probs(row: Rows) -> Float[Array, " K"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
-        by_class = _inline(closed, lambda values: _log_joint_of_row(program, values, single))
+        by_class = _inline(
+            closed,
+            lambda values: log_joint_of(program, evaluate_classes(program, values, single.covariates), single)[0],
+        )
 
         def log_integral_with(code: Array) -> Float[Array, ""]:
+            if isinstance(stages[0], Tables) and isinstance(conditional, IndependentTables):
+                return stages[0].product(conditional.tables, lambda values: by_class(values)[code], rest).log_integral
             return elimination.log_integral(lambda values: log_density(values) + by_class(values)[code], rest)
 
         return jax.vmap(log_integral_with)(jnp.arange(program.num_classes)) - log_integral
@@ -271,11 +277,9 @@ def _log_joint_given(
     return jax.vmap(log_probs)(rows)
 
 
-def _log_joint_of_row(program: Program, latents: Arrays, single: Rows) -> Float[Array, " K"]:
-    return log_joint_of(program, evaluate_classes(program, latents, single.covariates), single)[0]
-
-
 def _log_density(closed: ClosedProgram) -> LogDensityOfValues:
+    if any(isinstance(stage, Tables) for stage in closed.elimination.stages[:1]):  # which take priors apart
+        return DensityAtSites(closed.density)
     return _inline(closed, closed.density.at_sites)
 
 

@@ -108,16 +108,16 @@ class Stage(abc.ABC):
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> StageDistribution:
         """The distribution of the stage's latents given others, if the log density has the form of the stage."""
 
-    def misfit(self, log_density: LogDensityOfValues, values: Arrays) -> Float[Array, ""]:
-        """Relative difference between the log density at values and that of the form of the stage. Traceable."""
-        stage_values = {name: values[name] for name in self.names}
-        conditional = self.conditional(log_density, {k: v for k, v in values.items() if k not in stage_values})
-        return _misfit(log_density(values), conditional, stage_values)
+    def misfit(self, log_density: LogDensityOfValues, values: Arrays, conditional: Any) -> Float[Array, ""]:
+        """Relative difference between the log density at values and that of the form of the stage. Traceable.
 
-
-def _misfit(log_density: Float[Array, ""], conditional: "StageDistribution", values: Arrays) -> Float[Array, ""]:
-    terms = jnp.stack([log_density, -conditional.log_integral, -conditional.log_prob(values)])
-    return jnp.abs(terms.sum()) / (1 + jnp.abs(terms).sum())
+        Args:
+            log_density: of all latents that no earlier stage has.
+            values: of these latents.
+            conditional: the distribution of the stage's latents, given those of the others.
+        """
+        terms = jnp.stack([log_density(values), -conditional.log_integral, -conditional.log_prob(values)])
+        return jnp.abs(terms.sum()) / (1 + jnp.abs(terms).sum())
 
 
 @record
@@ -185,8 +185,9 @@ class Elimination:
         """The largest misfit of a stage, at values of all latents. Traceable."""
         misfits: list[Float[Array, ""]] = [jnp.zeros(())]
         for stage, marginal in self._backward(self._densities(log_density, _marginal))[::-1]:
-            misfits.append(stage.misfit(marginal, values))
-            values = {name: value for name, value in values.items() if name not in stage.names}
+            others = {name: value for name, value in values.items() if name not in stage.names}
+            misfits.append(stage.misfit(marginal, values, stage.conditional(marginal, others)))
+            values = others
         return jnp.stack(misfits).max()
 
     def solution(self, log_density: LogDensityOfValues, rest: Arrays, numbers: Arrays) -> Solution:
@@ -196,10 +197,10 @@ class Elimination:
         for stage, marginal in self._backward(self._densities(log_density, _marginal)):
             conditional = stage.conditional(marginal, at_means)
             near = stage.conditional(marginal, moved) if conditionals else conditional
-            point, mean = near.about(numbers), conditional.mean()
+            mean = conditional.mean()
             shifts.append(near.log_prob(near.mean()) - near.log_prob(mean))
-            moved |= point
-            misfits.append(_misfit(marginal(moved), near, point))
+            moved |= near.about(numbers)
+            misfits.append(stage.misfit(marginal, moved, near))
             at_means |= mean
             conditionals.append(conditional)
         if not conditionals:

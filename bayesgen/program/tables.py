@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import jax
@@ -41,8 +41,11 @@ class Tables(Stage):
         return {name: form.family for name, _, form in self.latents}
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
+        return self.product(*self._priors(log_density, others), others)
+
+    def product(self, priors: dict[str, Any], log_rest: LogDensityOfValues, others: Arrays) -> "IndependentTables":
+        """The distribution by priors, tables of some of the latents, and the rest of the log density."""
         points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.latents}
-        priors, log_rest = self._priors(log_density, others)
 
         def at_coordinates(coordinates: Arrays) -> Float[Array, ""]:
             values = {name: form.value(coordinates[name]) for name, _, form in self.latents}
@@ -52,13 +55,18 @@ class Tables(Stage):
         slopes = jax.vmap(jax.grad(at_coordinates))(points)
         factors = {name: form.table(*zip(points[name], slopes[name], strict=True)) for name, _, form in self.latents}
         tables = factors | {name: prior.updated(factors[name]) for name, prior in priors.items()}
-        # wherever the center is, the integral is the same
         center = jax.lax.stop_gradient({name: table.center() for name, table in tables.items()})
-        log_integrals = (
-            priors[name].log_evidence(factor, center[name]) if name in priors else -factor.log_prob(center[name])
-            for name, factor in factors.items()
-        )
-        return IndependentTables(tables, log_rest({**others, **center}) + sum(log_integrals))
+        log_integral = _log_integral(log_rest, {**others, **center}, priors, factors)
+        return IndependentTables(tables, log_integral, priors, factors)
+
+    def misfit(self, log_density: LogDensityOfValues, values: Arrays, conditional: Any) -> Float[Array, ""]:
+        """The integral by the values in place of the center: the terms of large priors, which have few digits, are out
+        of the comparison."""
+        others = {name: value for name, value in values.items() if name not in self.names}
+        _, log_rest = self._priors(log_density, others)
+        by_values = _log_integral(log_rest, values, conditional.priors, conditional.factors)
+        difference = jnp.abs(by_values - conditional.log_integral)
+        return difference / (1 + jnp.abs(log_rest(values)) + jnp.abs(conditional.log_integral))
 
     def _priors(self, log_density: LogDensityOfValues, others: Arrays) -> tuple[dict[str, Any], LogDensityOfValues]:
         """The priors whose parameters are known, and the log density without them."""
@@ -76,10 +84,14 @@ class IndependentTables(StageDistribution):
     Attributes:
         tables: latent -> the distribution of its value.
         log_integral: of the density that it was made from.
+        priors: those whose parameters are known.
+        factors: tables of what they are multiplied by, and of latents without such a prior.
     """
 
     tables: dict[str, "TableDistribution"]
     log_integral: Float[Array, ""]
+    priors: dict[str, "TableDistribution"]
+    factors: dict[str, "TableDistribution"]
 
     def log_prob(self, values: Arrays) -> Float[Array, ""]:
         return sum((table.log_prob(values[name]) for name, table in self.tables.items()), start=jnp.zeros(()))
@@ -101,6 +113,17 @@ class IndependentTables(StageDistribution):
 
     def quantile(self, prob: float) -> Arrays:
         return {name: table.quantile(prob) for name, table in self.tables.items()}
+
+
+def _log_integral(
+    log_rest: LogDensityOfValues, values: Arrays, priors: Mapping[str, Any], factors: Mapping[str, "TableDistribution"]
+) -> Float[Array, ""]:
+    """The log integral of a product of tables, from its value where the latents have any values."""
+    log_integrals = (
+        priors[name].log_evidence(factor, values[name]) if name in priors else -factor.log_prob(values[name])
+        for name, factor in factors.items()
+    )
+    return log_rest(values) + sum(log_integrals)
 
 
 PointAndSlope: TypeAlias = tuple[Array, Array]

@@ -195,3 +195,47 @@ def test_the_density_of_a_concentration_has_its_digits_at_any_size(name):
             np.testing.assert_allclose(float(value), float(log_density(at)), rtol=1e-12, err_msg=str(size))
             expected = float(mpmath.diff(log_density, at, h=mpmath.mpf(10) ** -20))
             np.testing.assert_allclose(float(slope), expected, rtol=1e-10, atol=1e-13, err_msg=str(size))
+
+
+def two_counts(concentration):
+    def program(n):
+        rate = numpyro.sample("rate", dist.Gamma(concentration, concentration / 2))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Poisson(3 * rate))
+            numpyro.sample("z", dist.Poisson(2 * rate))
+
+    return program
+
+
+def counts_evidence(x, z, c):
+    rest = sum(x) * mpmath.log(3) + sum(z) * mpmath.log(2) - mpmath.fsum(map(mpmath.loggamma, [*(x + 1), *(z + 1)]))
+    return gamma_evidence(c, c / 2, sum(x + z), 5 * len(x)) + rest
+
+
+def heads_and_failures(concentration):
+    def program(n):
+        prob = numpyro.sample("prob", dist.Beta(concentration, 2 * concentration))
+        with numpyro.plate("rows", n):
+            numpyro.sample("x", dist.Bernoulli(prob))
+            numpyro.sample("z", dist.Geometric(prob))
+
+    return program
+
+
+def heads_evidence(x, z, c):
+    return sequence_evidence([1, 2], [sum(x) + len(x), len(x) - sum(x) + sum(z)], c)
+
+
+@pytest.mark.parametrize(("program", "evidence"), [(two_counts, counts_evidence), (heads_and_failures, heads_evidence)])
+def test_exact_fits_have_their_digits_at_any_concentration(program, evidence):
+    """Evidence and predictives of programs that stages integrate out; priors far larger than the data are proven."""
+    (x, z), new = np.array([[1, 0, 1, 0], [2, 1, 0, 4]]), np.array([[1, 0], [3, 0]])
+    for size in (1e-8, 1.0, 1e8, 1e15):
+        model, c = bg.GenerativeProgram(program(size), label=None), mpmath.mpf(size)
+        fit = bg.fit(model, {"x": x, "z": z}, method=bg.Exact())
+        predictive = fit.log_joint({"x": new[0], "z": new[1]}, at="predictive")[:, 0]
+        with mpmath.workdps(80):
+            expected = evidence(x, z, c)
+            ratios = [evidence(np.append(x, one), np.append(z, other), c) - expected for one, other in new.T]
+        np.testing.assert_allclose(fit.log_evidence, float(expected), rtol=1e-12, err_msg=str(size))
+        np.testing.assert_allclose(predictive, np.array(ratios, float), rtol=1e-11, err_msg=str(size))
