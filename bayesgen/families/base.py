@@ -70,6 +70,8 @@ class Family(abc.ABC):
     """The shape of the table of parameters; None until the family is resolved."""
     is_fixed: ClassVar[bool] = False
     """Whether its parameters are known."""
+    way_to_numbers: ClassVar[str] = "update with data first"
+    """What gives a number for each hyperparameter, for messages."""
     reference_point: Any = dataclasses.field(default=None, init=False)
     """Parameters about which sites are standardised for sampling. Does not change the prior."""
 
@@ -122,20 +124,14 @@ class Family(abc.ABC):
     def require_numbers(self, verb: str) -> None:
         """Refuse a closed form where a hyperparameter is a distribution or not yet resolved."""
         if self.hierarchical:
-            names = argument_names(self.hierarchical)
             raise ModelError(
-                f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter {names} is itself "
-                "a distribution. Use NUTS() or MAP(), or give a number."
+                f"{type(self).__name__}: {verb} has no closed form, because the hyperparameter "
+                f"{argument_names(self.hierarchical)} is itself a distribution. Use NUTS() or MAP(), or give a number."
             )
         if self.unresolved:
-            remedy = (
-                "fit a model with it and ask fit.prior[block]"
-                if isinstance(self, LatentVariableFamily)
-                else "update with data first"
-            )
             raise ModelError(
                 f"{type(self).__name__}: {verb} needs numbers for {argument_names(self.unresolved)}; "
-                f"give them, or {remedy}."
+                f"give them, or {self.way_to_numbers}."
             )
 
     def closed(self, verb: str) -> Self:
@@ -478,6 +474,8 @@ class LatentVariableFamily(IncompleteFamily, abc.ABC):
 
     The posterior is not of the family, and has no closed form: parameters are found by EM, or sampled.
     """
+
+    way_to_numbers = "fit a model with it and ask fit.prior[block]"
 
     def _log_evidence(self, summary: Summary) -> NoReturn:
         self._refuse("log_evidence")
