@@ -26,7 +26,7 @@ from bayesgen.statistics import (
     Likelihood,
     RowDensity,
     Sums,
-    filled,
+    filled_matrix,
     flatten_rows,
     log_factorial,
     log_rising,
@@ -196,8 +196,7 @@ class NegativeBinomialDensity(ColumnwiseDensity):
     rate: Float[Array, "K D"]
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
-        observed = None if observed is None else flatten_rows(observed)
+        rows, observed = filled_matrix(values, observed, 0.0)
         shape, rate = flatten_rows(self.concentration), flatten_rows(self.rate)
         xp = namespace(rows, shape)
         constants = -shape * xp.log1p(1 / rate)

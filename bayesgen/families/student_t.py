@@ -13,7 +13,7 @@ from bayesgen.statistics import (
     column_sums,
     conditional_draws,
     conditional_means,
-    filled,
+    filled_matrix,
     flatten_rows,
     log_rising,
     namespace,
@@ -34,8 +34,7 @@ class StudentTDensity(ColumnwiseDensity):
     scale: Float[Array, "K D"]
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed))
-        observed = None if observed is None else flatten_rows(observed)
+        rows, observed = filled_matrix(values, observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp = namespace(rows, loc, observed)
         half = 0.5 * (df + 1)
@@ -129,8 +128,7 @@ class SphericalStudentTDensity(RowDensity):
     scale: Float[Array, "K D"]
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n D"] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed))
-        observed = None if observed is None else flatten_rows(observed)
+        rows, observed = filled_matrix(values, observed)
         df, loc, scale = (flatten_rows(array) for array in (self.df, self.loc, self.scale))
         xp, columns = namespace(rows, loc, observed), rows.T.copy()
         squares = table_by_class(

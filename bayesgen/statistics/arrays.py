@@ -270,6 +270,13 @@ def filled(values: Cells, observed: Bool[Array, "n ..."], filling: float | int =
     return namespace(values, observed).where(observed, values, filling)
 
 
+def filled_matrix(values: Cells, observed: Bool[Array, "n ..."] | None, filling: float | int = 1.0) -> tuple[Any, Any]:
+    """Rows of any shape as a matrix (n, m) that is filled in, and its mask of observed cells; None where all are."""
+    if observed is None:
+        return flatten_rows(values), None
+    return flatten_rows(filled(values, observed, filling)), flatten_rows(observed)
+
+
 def refuse_missing(name: str) -> NoReturn:
     """Refuse missing cells of vectors whose parts have no density of their own."""
     raise DataError(

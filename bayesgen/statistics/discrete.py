@@ -17,6 +17,7 @@ from .arrays import (
     Sparse,
     SparseRows,
     filled,
+    filled_matrix,
     flatten_rows,
     log_factorial,
     log_linear,
@@ -343,9 +344,8 @@ class CategoricalDensity(RowDensity):
     log_probs: Float[Array, "m r K"]
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed, 0)).astype(int)
-        mask = None if observed is None else flatten_rows(observed)
-        return looked_up(self.log_probs, rows, mask)
+        rows, mask = filled_matrix(values, observed, 0)
+        return looked_up(self.log_probs, rows.astype(int), mask)
 
     def sql_terms(self, literal: Callable[[float], str]) -> list[list[str]]:
         return looked_up_in_sql(np.asarray(self.log_probs).transpose(2, 0, 1), literal)

@@ -12,7 +12,7 @@ from bayesgen.records import record, static
 from bayesgen.runtime import chunks
 from bayesgen.typing import Array, Bool, Float, Int, Integer, Real, Shaped
 
-from .arrays import Cells, any_known, filled, flatten_rows, namespace, safe_product
+from .arrays import Cells, any_known, filled_matrix, flatten_rows, namespace, safe_product
 from .base import Likelihood, Parameters, RowDensity, Weight
 from .discrete import looked_up, mixed_tables
 from .summaries import Sample, Sums
@@ -291,8 +291,7 @@ class HistogramDensity(RowDensity):
     has_base: bool = static(default=True)
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
-        rows = flatten_rows(values if observed is None else filled(values, observed, 0.0))
-        mask = None if observed is None else flatten_rows(observed)
+        rows, mask = filled_matrix(values, observed, 0.0)
         xp, table = namespace(self.log_probs, rows, mask), self.log_probs
         if self.has_base:
             table = table - xp.log(bin_widths(self.edges, self.tails))[..., None]

@@ -9,7 +9,7 @@ import numpy as np
 from bayesgen.records import record, static
 from bayesgen.typing import Array, Bool, Float, Int, Shaped
 
-from .arrays import LOG_2PI, Cells, filled, flatten_rows, namespace, precise, table_by_class
+from .arrays import LOG_2PI, Cells, filled_matrix, flatten_rows, namespace, precise, table_by_class
 from .base import CellSums, Likelihood, Parameters, Reference, RowDensity
 from .moments import class_moments
 from .summaries import Moments, Sample, trailing
@@ -71,8 +71,7 @@ class NormalDensity(RowDensity):
 
     def log_prob(self, values: Cells, observed: Bool[Array, "n ..."] | None = None) -> Float[Array, "n K"]:
         xp = namespace(self.loc, values, observed)
-        rows = flatten_rows(values if observed is None else filled(values, observed))
-        mask = None if observed is None else flatten_rows(observed)
+        rows, mask = filled_matrix(values, observed)
         rows = xp.log(rows) if self.log_scale else rows
         constants = -xp.log(self.scale) - 0.5 * LOG_2PI
         table = self._expanded(rows, mask, constants) if xp is np else None
