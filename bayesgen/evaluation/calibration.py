@@ -257,7 +257,7 @@ def calibrate(
 
     >>> import bayesgen as bg
     >>> fit = bg.fit(bg.NaiveBayes(bg.BetaBernoulli()), [[0], [1], [1], [0]], list("abba"), method=bg.Exact())
-    >>> result = bg.calibrate(fit, method=bg.Exact(), n=20, simulations=100)
+    >>> result = bg.calibrate(fit, method=bg.Exact(), n=20, simulations=50)
     >>> result.passed, sorted(result.ranks)[0]
     (True, 'binary_probs[0, 0]')
     """

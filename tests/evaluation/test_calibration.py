@@ -79,7 +79,7 @@ def without_jacobian(posterior, draws, key):
 
 
 def test_exact_posteriors_are_calibrated_in_a_model_with_a_stated_prior():
-    result = EXACT(method=bg.Exact(), simulations=100)
+    result = EXACT(method=bg.Exact(), simulations=50)
     assert result.passed, result.table
     assert set(result.ranks) == {
         "class_probs[0]",
@@ -88,7 +88,7 @@ def test_exact_posteriors_are_calibrated_in_a_model_with_a_stated_prior():
         "joint log-likelihood",
         "class probability of a held-out row",
     }
-    assert all(ranks.shape == (100,) and ranks.min() >= 0 and ranks.max() <= 99 for ranks in result.ranks.values())
+    assert all(ranks.shape == (50,) and ranks.min() >= 0 and ranks.max() <= 99 for ranks in result.ranks.values())
     assert result.table.columns.tolist() == ["quantity", "test", "statistic", "p_value", "passed"]
     assert len(result.table) == 2 * len(result.ranks)
     assert json.loads(result.to_json())["config"]["n"] == 12 and "quantities: 8" in repr(result)
