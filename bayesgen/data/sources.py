@@ -240,15 +240,15 @@ class SparkSource(Source):
         return self.selected(columns).toArrow().to_batches()
 
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
-        def of_partition(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        def summarized_partition(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             yield _packed([summarize(regrouped(batches, rows_at_once(columns)))])
 
-        def of_statistics(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        def merged_parts(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             yield _packed([merge([part for batch in batches for part in batch.column(0).to_pylist()])])
 
         with self.telling_errors():
-            parts = self._mapped(columns, of_partition, "packed binary")
-            joined = parts.repartition(NUM_MERGED).mapInArrow(of_statistics, "packed binary").collect()
+            parts = self._mapped(columns, summarized_partition, "packed binary")
+            joined = parts.repartition(NUM_MERGED).mapInArrow(merged_parts, "packed binary").collect()
         return merge([bytes(row[0]) for row in joined])
 
     def answered(self, columns: Sequence[str], keep: Sequence[str], answer: Answer, types: "pa.Schema") -> Any:
@@ -278,11 +278,11 @@ class DaskSource(Source):
     def summarized(self, columns: Sequence[str], summarize: Summarize, merge: Merge) -> bytes | None:
         import dask
 
-        def of_partition(frame: pd.DataFrame) -> bytes:
+        def summarized_partition(frame: pd.DataFrame) -> bytes:
             return summarize(regrouped([arrow_of_pandas(frame)], rows_at_once(columns)))
 
         with self.telling_errors():
-            parts = [dask.delayed(of_partition)(part) for part in self.native[list(columns)].to_delayed()]
+            parts = [dask.delayed(summarized_partition)(part) for part in self.native[list(columns)].to_delayed()]
             while len(parts) > 1:
                 starts = range(0, len(parts), MERGED_AT_ONCE)
                 parts = [dask.delayed(merge)(parts[start : start + MERGED_AT_ONCE]) for start in starts]

@@ -126,15 +126,15 @@ def verdict(log_scores: Mapping[str, ScoresByAnswer], two_step: Collection[str])
         return (
             f"Averaging ({first.average}) and the plug-in ({best}) are one answer here: their log scores are the same."
         )
-    places = dict[int, list[str]]()
+    texts_by_sign = dict[int, list[str]]()
     for place, between in contrasts.items():
-        by = between.text("{}" if places else "mean log score {} nats a row")
-        places.setdefault(between.sign, []).append(f"{place} ({by})")
+        by = between.text("{}" if texts_by_sign else "mean log score {} nats a row")
+        texts_by_sign.setdefault(between.sign, []).append(f"{place} ({by})")
     same_everywhere = [name for name in first.same if all(name in between.same for between in contrasts.values())]
     same = f", the same here as {joined(same_everywhere)}" if same_everywhere else ""
     once = [(f" than the best {'other ' * bool(same)}plug-in ({best})", " (two standard errors)")]
     clauses = [
         f"{WORDS[sign].format(*words)} {joined(texts)}"
-        for (sign, texts), words in zip(places.items(), [*once, ("", ""), ("", "")], strict=False)
+        for (sign, texts), words in zip(texts_by_sign.items(), [*once, ("", ""), ("", "")], strict=False)
     ]
     return f"Averaging ({first.average}{same}) predicts {'; '.join(clauses)}."

@@ -199,9 +199,9 @@ def _at_most(values: Float[np.ndarray, "..."] | None, meaning: str) -> str | Non
     """The largest of some numbers in words, with their meaning, and how many are infinite; None without numbers."""
     numbers = np.asarray([] if values is None else values, float)
     numbers, num_unknown = numbers[np.isfinite(numbers)], int(np.isposinf(numbers).sum())
-    known = [f"at most {numbers.max():.2g}{meaning}"] if numbers.size else []
+    largest = [f"at most {numbers.max():.2g}{meaning}"] if numbers.size else []
     unknown = [f"not known of {num_unknown:,} numbers, for which the draws are too few"] if num_unknown else []
-    return "; ".join(known + unknown) or None
+    return "; ".join(largest + unknown) or None
 
 
 def _exp(logs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

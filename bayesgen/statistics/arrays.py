@@ -35,7 +35,7 @@ def table_by_class(
     """A function of the parameters of each class, of JAX in one operation: with a thousand classes it compiles too."""
     if xp is jnp:
         return jax.vmap(function, out_axes=-1)(*parameters)
-    return np.stack([function(*of_class) for of_class in zip(*parameters, strict=True)], -1)
+    return np.stack([function(*class_parameters) for class_parameters in zip(*parameters, strict=True)], -1)
 
 
 def correlations_of(matrices: Float[Array, "*K D D"]) -> Float[Array, "*K D D"]:

@@ -306,8 +306,8 @@ def _in_one_axis(summary: AnySummary, num_axes: int) -> AnySummary:
     """A summary whose tables (K, *extra, ...), of so many axes before the dots, are (K, D, ...)."""
 
     def reshaped(array: ClassTable) -> ClassTable:
-        extra, rest = array.shape[1:num_axes], array.shape[num_axes:]
-        return array.reshape(len(array), math.prod(extra), *rest) if array.ndim >= num_axes else array
+        extra, last_axes = array.shape[1:num_axes], array.shape[num_axes:]
+        return array.reshape(len(array), math.prod(extra), *last_axes) if array.ndim >= num_axes else array
 
     return jax.tree.map(reshaped, summary)
 
