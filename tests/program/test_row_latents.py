@@ -241,6 +241,7 @@ def lines(n, *, dose):
         numpyro.sample("x", dist.Normal(line[:, :1] + line[:, 1:] * dose, 0.7).to_event(1))
 
 
+@pytest.mark.slow  # integrals over several coordinates are in every run: test_integration.py
 def test_several_latents_are_integrated_out_by_importance_sampling():
     program = bg.GenerativeProgram(lines, label=None, local="line")
     rows = {"x": RNG.normal(size=(6, 3)), "dose": RNG.normal(size=(6, 3))}
@@ -318,6 +319,7 @@ def latents(fitted):
     return {name: fitted.parameters[name][:, ::40] for name in ("mean", "spread")}
 
 
+@pytest.mark.slow  # such draws of a whole fit are exact in every run, above
 def test_rows_are_drawn_exactly_given_the_rest_where_the_quadrature_is_accurate(monkeypatch, fitted, latents):
     with_rows = WithRowLatents.of(fitted.program, bg.summarize(EFFECTS, DATA, LABELS).statistics)
     with jax.enable_x64(True), placed(with_rows.cost):

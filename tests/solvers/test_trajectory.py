@@ -246,7 +246,7 @@ def test_a_transition_is_distributed_as_one_of_numpyro(density):
 
 
 @skewed
-@pytest.mark.parametrize("step_size", [0.15, 0.4])
+@pytest.mark.parametrize("step_size", [pytest.param(0.15, marks=pytest.mark.slow), 0.4])
 def test_transitions_leave_the_density_as_it_is_and_are_reversible(density, step_size):
     rng = np.random.default_rng(1)
     before = density.draws(rng, NUM_DRAWS)
