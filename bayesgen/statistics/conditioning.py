@@ -328,8 +328,7 @@ def conditional_draws(
                 freedom = df[k] + len(loc[k]) - missing.shape[1]
                 deviations = deviations * np.sqrt((df[k] + squares) / rng.chisquare(freedom, len(squares)))[:, None]
             completed = loc[k] + residuals
-            means = np.take_along_axis(completed, missing, 1)
-            np.put_along_axis(completed, missing, means + deviations, 1)
+            np.put_along_axis(completed, missing, np.take_along_axis(completed, missing, 1) + deviations, 1)
             draws[members[part.rows]] = completed
     return draws
 
@@ -415,11 +414,8 @@ def last_given_rest(
         log_deviations = np.where(mask, np.log(deviations[:, :-1]), 0.0).sum(1)
         half_log_det[:, index] = log_diagonal(factor[:, :-1, :-1]) + log_deviations
         fill_places = functools.partial(fill, mask, slope, constant, inverse / deviations[:, None, :-1] * mask)
-        size = CACHED_CELLS / 4 / matrix.shape[-1]
-        if isinstance(members, slice):
-            all_in_threads(fill_places, even_chunks(len(rows), size))
-        else:
-            all_in_threads(fill_places, [members[part] for part in even_chunks(len(members), size)])
+        parts = even_chunks(len(pattern_of_row[members]), CACHED_CELLS / 4 / matrix.shape[-1])
+        all_in_threads(fill_places, parts if isinstance(members, slice) else [members[part] for part in parts])
     pattern_index = slice(None) if len(patterns) == 1 else pattern_of_row
     scale, half_log_det = (np.broadcast_to(table[:, pattern_index], mean.shape) for table in (scale, half_log_det))
     return LastGivenRest(mean, scale, squares, half_log_det, patterns.sum(1)[pattern_index])
