@@ -26,6 +26,7 @@ from .identification import CERTAIN, UNCHANGED
 
 LEAST_INDEPENDENT = 1e-10  # eigenvalue of the correlations of columns that are whitened
 MOST_SCALED, ROWS_PER_COEFFICIENT = 300, 20  # coefficients that are scaled by their curvature, and rows that it is of
+MOST_LOG_ODDS = 600.0  # below which exponentials and their sums are finite
 MOST_STEPS, LAST_DECREMENT, LAST_STEP = 400, 1e-14, 1e-3  # evaluations; gain and length of a step that ends a climb
 
 Coefficients = Float[np.ndarray, "K F"]
@@ -63,7 +64,7 @@ class LinearLogOdds:
         for part in chunks(len(self.weights), CACHE_ROWS):
             cells, weights = self.features[:, part], self.weights[part]
             table = contrasts @ cells  # log odds against the last class
-            peaks = np.maximum(table.max(axis=0), 0.0)
+            peaks = np.zeros(()) if table.max() < MOST_LOG_ODDS else np.maximum(table.max(axis=0), 0.0)
             table -= peaks
             np.exp(table, out=table)
             totals = table.sum(axis=0) + np.exp(-peaks)
