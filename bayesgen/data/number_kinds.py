@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from bayesgen.describe import quote_some
 from bayesgen.errors import DataError
-from bayesgen.runtime import CACHED_CELLS, FAST_CELLS, THREAD_CELLS, chunks, even_chunks, in_threads
+from bayesgen.runtime import CACHED_CELLS, THREAD_CELLS, chunks, even_chunks, in_threads
 from bayesgen.typing import Category, Num
 
 from .kinds import CellCondition, Columns, Encoded, Kind
@@ -225,7 +225,7 @@ def _are_counts(numbers: np.ndarray, counts: np.ndarray | None = None) -> bool:
 
     def are_counts(rows: slice) -> bool:
         cells, copies = numbers[rows], None if counts is None else counts[rows]
-        parts = chunks(len(cells), FAST_CELLS // max(1, numbers.shape[1]))
+        parts = chunks(len(cells), CACHED_CELLS // 2 // max(1, numbers.shape[1]))
         return all(whole_numbers(cells[part], None if copies is None else copies[part]) is not None for part in parts)
 
     return all([*in_threads(are_counts, even_chunks(len(numbers), THREAD_CELLS / max(1, numbers.shape[1])))])

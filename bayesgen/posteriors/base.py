@@ -20,7 +20,7 @@ from bayesgen.typing import Array, Float, PRNGKeyArray
 def closed_table(densities: Densities, rows: Rows) -> Float[np.ndarray, "n K"]:
     """log p(x_i, y = k) in closed form: log class probabilities plus log densities of the blocks. NumPy alone."""
     log_class_probs, _ = densities
-    out = np.empty((rows.num_rows, len(log_class_probs)))
+    out = np.empty((len(log_class_probs), rows.num_rows)).T  # class by class, as `normalize` reads and writes it
 
     def fill(part: slice) -> None:
         out[part] = chunk_table(densities, rows, part)

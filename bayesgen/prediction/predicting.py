@@ -32,6 +32,7 @@ from bayesgen.errors import (
 )
 from bayesgen.fitting import FALL_AT_MEAN, Fit, FitBatch, Trained
 from bayesgen.labels import Answered, AnyLabel, ClassLabel, NumberLabel, OptionalLabel
+from bayesgen.posteriors import ProcessPosterior
 from bayesgen.predictives import PredictiveDistribution, StackedPredictive
 from bayesgen.runtime import THREAD_CELLS, even_chunks, in_threads, public, requested, used
 from bayesgen.typing import Data
@@ -174,10 +175,8 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     numbers_per_row = num_tables * max(1, num_classes)
     if fit.concrete.response is not None:
         numbers_per_row = 4  # locations, scales, degrees of freedom, log densities
-    in_closed_form = fit.concrete.response is not None and _has_closed_response(fit, rule)
-    parts = in_chunks(
-        fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part)), by_threads=in_closed_form
-    )
+    by_threads = (fit.concrete.response is not None or X.sparse) and _by_formulas(fit, rule)
+    parts = in_chunks(fit, X, numbers_per_row, lambda part: rule.answer(fit, fit.rows_of(part)), by_threads=by_threads)
     prediction = joined(parts)
     prediction = dataclasses.replace(prediction, device=used(), index=X.index)
     if prediction.pareto_k is not None:
@@ -187,13 +186,15 @@ def answer(fit: Any, rule: Rule, X: Any) -> Any:
     return DensityPrediction(prediction.log_marginal, NO_CLASSES, prediction.device)
 
 
-def _has_closed_response(fit: Fit, rule: Rule) -> bool:
-    """Whether the distribution of a continuous label comes from formulas alone, which threads may evaluate."""
+def _by_formulas(fit: Fit, rule: Rule) -> bool:
+    """Whether the answer comes from closed forms alone, which threads may evaluate."""
     conjugate, at = fit.concrete.column_blocks(fit.schema), rule.closed_at
-    closed = None if conjugate is None else conjugate.closed_response
-    if closed is None or at is None or fit.posterior.is_sampled or not fit.posterior.can(at):
+    if conjugate is None or at is None or fit.posterior.is_sampled or not fit.posterior.can(at):
         return False
-    return closed.is_predictive or at != "predictive"
+    if fit.concrete.response is None:
+        return isinstance(fit.posterior, ProcessPosterior) and fit.posterior.conjugate is not None
+    closed = conjugate.closed_response
+    return closed is not None and (closed.is_predictive or at != "predictive")
 
 
 def in_chunks(
