@@ -209,6 +209,9 @@ class NUTS(Settings, Method):
         if density.marginal is None:
             return None
         chains = self.chains(density.marginal, starts, problem.seed, problem.progress)
+        # beyond values of the others given which those of rows are normal, the density of normal ones is NaN
+        if chains.stats["diverging"].any() and density.program.structure.has_normal_rows:
+            return None
         with jax.enable_x64(True), placed(density.cost):
             drawn = density.draws_of_rows(chains.values, problem.seed)
         if drawn is None:
