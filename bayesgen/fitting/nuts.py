@@ -192,7 +192,7 @@ class NUTS(Settings, Method):
     def _chains_with_rows(self, density: WithRowLatents, starts: Callable[[], Any], problem: ProgramProblem) -> Chains:
         """Draws with the latents of rows: integrated out where these are normal, or where chains of all diverge."""
         with jax.enable_x64(True):
-            normal = density.with_normal_rows() if self.precondition else None
+            normal = density.with_normal_rows(starts()) if self.precondition else None
         drawn = None if normal is None else self._rows_integrated(normal, starts, problem)
         if drawn is not None:
             return drawn

@@ -95,11 +95,11 @@ class WithRowLatents(LogDensity):
             return None
         return ProgramDensity(self.program, (StatisticsTerm(self.statistics.padded()),), LogPriorKind.SITES)
 
-    def with_normal_rows(self) -> "WithRowLatents | None":
+    def with_normal_rows(self, starts: Float[np.ndarray, "starts D"]) -> "WithRowLatents | None":
         """The density that knows the latents of rows to be normal given all else; None where some are not.
 
-        Their integrals have a closed form then. It is proven for all rows, at a few values of the other latents here,
-        and at each draw by `draws_of_rows`. Inside float64.
+        Their integrals have a closed form then. It is proven for all rows, at a few values of the other latents and one
+        of the starts of chains here, and at each draw by `draws_of_rows`. Inside float64.
         """
         if self.marginal is None:
             return None

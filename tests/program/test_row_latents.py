@@ -143,7 +143,7 @@ def test_normal_effects_are_integrated_out_in_closed_form(fitted):
     mean, spread = vector[:2], np.exp(vector[2])
     prior = scipy.stats.norm(0, 3).logpdf(mean).sum() + scipy.stats.halfnorm(0, 2).logpdf(spread) + vector[2]
     with jax.enable_x64(True):
-        density = with_rows.with_normal_rows().marginal.by_numpy(vector)
+        density = with_rows.with_normal_rows(vector[None]).marginal.by_numpy(vector)
     close(density, prior + marginals(mean, spread, DATA)[np.arange(ROWS), LABELS].sum(), rtol=1e-10)
 
 
@@ -164,7 +164,7 @@ def test_effects_that_only_look_normal_are_not_taken_for_it(name):
 
     summarized = bg.summarize(bg.GenerativeProgram(lookalike, label=None, local="effect"), DATA)
     with jax.enable_x64(True):
-        assert WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows() is None
+        assert WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows(np.zeros((1, 1))) is None
 
 
 LATE = np.arange(150) >= 130  # rows of which the effects are not normal
@@ -193,7 +193,7 @@ def test_effects_of_all_rows_are_to_prove_normal(monkeypatch, name):
         for data, are_normal in zip(in_orders, (False, False, True), strict=True):
             summarized = bg.summarize(program, data)
             with jax.enable_x64(True):
-                found = WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows()
+                found = WithRowLatents.of(summarized.model, summarized.statistics).with_normal_rows(np.zeros((1, 1)))
             assert (found is not None) == are_normal
 
 
@@ -205,6 +205,31 @@ def test_late_rows_whose_effects_are_not_normal_are_sampled_with_the_rest():
             warnings.simplefilter("ignore", ConvergenceWarning)  # few draws tell the path
             fit = bg.fit(program, data, method=bg.NUTS(num_samples=100, num_warmup=200), seed=0)
         assert fit.attributes["path"] == SAMPLED
+
+
+def far_off(n, *, error):
+    """Effects that are measured as they are, but where their mean is far from its prior."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    with numpyro.plate("rows", n):
+        effect = numpyro.sample("effect", dist.Normal(mean, spread))
+        numpyro.sample("x", dist.Normal(jnp.where(mean > 3, effect + 0.05 * effect**2, effect), error))
+
+
+def test_effects_that_are_not_normal_where_the_posterior_lies_are_sampled_with_the_rest():
+    """No proof meets such values of the mean; the chains do, or start there."""
+    model = bg.GenerativeProgram(far_off, label=None, local="effect")
+    data = {"x": np.random.default_rng(0).normal(8.0, 1.0, ROWS), "error": np.full(ROWS, 0.5)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # few draws tell the path
+        fit = bg.fit(model, data, method=bg.NUTS(num_samples=100, num_warmup=100, num_chains=2), seed=0)
+    assert fit.attributes["path"] == SAMPLED
+    assert (fit.parameters["mean"] > 3).any()  # which has, by quadrature, a probability of 1 - 3e-14
+    summarized = bg.summarize(model, data)
+    with jax.enable_x64(True):
+        density = WithRowLatents.of(summarized.model, summarized.statistics)
+        assert density.with_normal_rows(np.array([[4.0, 0.0]])) is None
+        assert density.with_normal_rows(np.array([[4.0, 0.0], [0.0, 0.0]])) is not None
 
 
 NEW_ROWS = {name: values[:3] for name, values in DATA.items()}
