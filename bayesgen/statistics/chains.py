@@ -1,7 +1,6 @@
 """How well Markov chains have mixed: R-hat, effective sample sizes and errors of many quantities, by ArviZ."""
 
 import numpy as np
-import scipy.special
 from arviz_stats.base import array_stats
 
 from bayesgen.typing import Float
@@ -20,23 +19,7 @@ def rhats_and_sizes(
     Source: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and localization: an
     improved R-hat for assessing convergence of MCMC, section 4.
     """
-    half, (rhats, sizes) = draws.shape[2] // 2, np.empty((2, len(draws)))
-    for index, chains in enumerate(draws):
-        halves = np.delete(chains, slice(half, draws.shape[2] - half), axis=1)  # of all chains, beside each other
-        scores, tail_scores = _normal_scores(halves), _normal_scores(np.abs(halves - np.median(halves)))
-        rhats[index] = np.fmax(*split_rhats(np.stack([scores, tail_scores])))
-        sizes[index] = array_stats.ess(scores, method="mean")
-    return np.where(draws.shape[1] > 1, rhats, np.nan), sizes
-
-
-def _normal_scores(values: Float[np.ndarray, "chains draws"]) -> Float[np.ndarray, "chains draws"]:
-    """Normal quantiles at the ranks of all values; of equal values, at their mean rank."""
-    order, scores = np.argsort(values, axis=None), np.empty(values.size)
-    first = np.flatnonzero(np.diff(values.ravel()[order], prepend=-np.inf))  # of equal values
-    counts = np.diff(first, append=values.size)
-    # the mean rank is first + (counts + 1) / 2, and quantiles are those of Blom (1958): (rank - 3/8) / (size + 1/4)
-    scores[order] = np.repeat(scipy.special.ndtri((first + counts / 2 + 1 / 8) / (values.size + 1 / 4)), counts)
-    return scores.reshape(values.shape)
+    return array_stats.rhat(draws, **AXES), bulk_sizes(draws)
 
 
 @_quietly
