@@ -1,5 +1,6 @@
 """The command line: `bayesgen compare iris`. Its entry point handles Ctrl-C before it imports the rest."""
 
+import gc
 import io
 import os
 import sys
@@ -15,6 +16,7 @@ def main() -> None:
     Characters that the encoding of standard output lacks are escaped. The exit status is 1, with a message unless it is
     a closed pipe, where standard output cannot be written, and 130, with a message, after Ctrl-C.
     """
+    gc.set_threshold(100_000)  # what is imported and compiled stays: looking through it again and again takes a tenth
     with ended_by_interrupts():
         from .app import app
 
@@ -26,6 +28,7 @@ def main() -> None:
             try:
                 app(prog_name="bayesgen")
             finally:
+                gc.freeze()  # at exit of the interpreter nothing has to be looked through once more
                 sys.stdout.flush()  # a failure at exit of the interpreter would print a traceback
         except OSError as refusal:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed
