@@ -35,7 +35,7 @@ _TRUTH_VALUES = {
 }
 _SEPARATORS = {".tsv": "\t", ".tab": "\t"}  # commas in other text files
 _COMPRESSED = (".gz",)
-_ARCHIVES = (".bz2", ".xz", ".zip", ".zst", ".tar")  # which pandas opens
+_ARCHIVES = {".bz2", ".xz", ".zip", ".zst", ".tar", ".tgz"}  # which pandas opens, and are not searched for U+0000
 _PARQUET = (".parquet", ".pq")
 _QUERY = "?"
 _NAMED = 5  # columns that a warning names
@@ -153,11 +153,11 @@ class FileReader:
                 f"{path} cannot be read as a table: its header has {len(header)} names, and {is_longer.sum()} of "
                 f"its rows (first row {int(is_longer.argmax())}) have more cells. Name every column."
             )
-        suffix = path.suffix.lower()
-        opened = gzip.open if suffix in _COMPRESSED else open
+        suffixes = [suffix.lower() for suffix in path.suffixes]
+        opened = gzip.open if suffixes[-1:] == [".gz"] else open
         with content if isinstance(content, io.BytesIO) else opened(content, "rb") as stream:
             stream.seek(0)
-            has_null = suffix not in _ARCHIVES and any(b"\0" in line for line in stream)
+            has_null = not _ARCHIVES.intersection(suffixes) and any(b"\0" in line for line in stream)
         if has_null:
             raise DataError(
                 f"{path} cannot be read as a table: it has the character U+0000, at which some readers end a cell. "

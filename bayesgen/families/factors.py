@@ -124,7 +124,8 @@ def pivoted_loadings(
         at_pivots = classes, remaining.argmax(-1)
         columns = covariances[at_pivots] - (loadings @ loadings[at_pivots][..., None])[..., 0]
         columns[at_pivots] -= noise
-        loadings[..., factor] = columns / np.sqrt(np.maximum(columns[at_pivots], np.finfo(float).tiny))[:, None]
+        pivots = columns[at_pivots][:, None]
+        loadings[..., factor] = np.where(pivots > 0, columns, 0.0) / np.sqrt(np.where(pivots > 0, pivots, 1.0))
         remaining -= loadings[..., factor] ** 2
     return loadings
 

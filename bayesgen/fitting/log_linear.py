@@ -158,8 +158,8 @@ def log_linear_maximum(joint: Point, rows: Rows) -> tuple[ParameterArrays, dict[
     whitened = _whitened(cells, weights)
     if whitened is None:
         return None
-    means, whitening, features = whitened
-    probes, moves = _probes(cells, features)
+    means, deviations, whitening, features = whitened
+    probes, moves = _probes(cells, features, deviations)
     probe_rows = Rows(dict(zip(names, np.split(probes, ends, axis=1), strict=True)))
     table = joint.log_joint(probe_rows).T
     if not np.isfinite(table).all():  # a probability of zero or one
@@ -185,8 +185,8 @@ def log_linear_maximum(joint: Point, rows: Rows) -> tuple[ParameterArrays, dict[
 
 def _whitened(
     cells: Float[np.ndarray, "n D"], weights: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, "D D"], Float[np.ndarray, "F n"]] | None:
-    """Means, a matrix that makes columns uncorrelated, and ones and the results; None where columns are dependent."""
+) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"], Float[np.ndarray, "D D"], Float[np.ndarray, "F n"]] | None:
+    """Means, deviations, a matrix that makes columns uncorrelated, and ones and the results; None of dependent ones."""
     means = weights @ cells / weights.sum()
     columns = (cells - means).T
     covariance = (columns if (weights == 1).all() else weights * columns) @ columns.T / weights.sum()
@@ -199,16 +199,18 @@ def _whitened(
     whitening = (directions / np.sqrt(sizes)).T / deviations
     features = np.ones((len(means) + 1, len(cells)))
     np.matmul(whitening, columns, out=features[1:])
-    return means, whitening, features
+    return means, deviations, whitening, features
 
 
 def _probes(
-    cells: Float[np.ndarray, "n D"], features: Float[np.ndarray, "F n"]
+    cells: Float[np.ndarray, "n D"], features: Float[np.ndarray, "F n"], deviations: Float[np.ndarray, " D"]
 ) -> tuple[Float[np.ndarray, "F D"], Float[np.ndarray, " D"]]:
     """A row in the middle, and rows that differ from it in one cell, by moves to the farther extreme of many rows."""
     first_rows, first_features = cells[:CACHE_ROWS], features[:, :CACHE_ROWS]
     middle = first_rows[int(np.einsum("fn,fn->n", first_features, first_features).argmin())]
-    spread_rows = first_rows if (np.ptp(first_rows, axis=0) > 0).all() else cells
-    rise, fall = spread_rows.max(axis=0) - middle, spread_rows.min(axis=0) - middle
-    moves = np.where(rise > -fall, rise, fall)
+    for spread_rows in (first_rows, cells):
+        rise, fall = spread_rows.max(axis=0) - middle, spread_rows.min(axis=0) - middle
+        moves = np.where(rise > -fall, rise, fall)
+        if (np.abs(moves) >= deviations).all():  # by shorter moves slopes would have too few digits
+            break
     return middle + np.concatenate([np.zeros((1, len(moves))), np.diag(moves)]), moves

@@ -385,8 +385,8 @@ def fit_of_draws(
         problem: training problem.
         program: whose sites were drawn: that of the problem, or one with the same process in other coordinates.
         sites: latent site of it -> (chain, draw, ...). Independent draws are chains, too.
-        stats: name -> (chain, draw), statistics of the sampler; "potential_energy", minus the log density of each draw,
-            is one of them.
+        stats: name -> (chain, draw), statistics of the sampler; "potential_energy", minus the log density of each draw
+            up to a constant, is one of them.
         attributes: of the fit.
         problems: sentences about the draws that the method knows of, for the warning.
     """
@@ -419,7 +419,11 @@ def fit_of_draws(
     if not draws.is_identified:
         warn_of_switching()
         return fit
-    fall = 0.0 if problem.samples_rows or problem.is_enumerable else fall_at_mean(problem, program, draws.mean, stats)
+    fall = (
+        0.0
+        if problem.samples_rows or problem.is_enumerable
+        else fall_at_mean(problem, program, draws.mean, sites, stats)
+    )
     return dataclasses.replace(fit, attributes=fit.attributes | {FALL_AT_MEAN: fall}) if fall > 0 else fit
 
 
@@ -435,6 +439,7 @@ def fall_at_mean(
     problem: ProgramProblem,
     program: GenerativeProgram,
     mean: ParameterArrays,
+    sites: ParameterArrays,
     stats: Mapping[str, np.ndarray],
 ) -> float:
     """How far the log density at the mean of draws lies below that at the lowest draw; negative where it is above.
@@ -445,7 +450,11 @@ def fall_at_mean(
     Args:
         problem, program, stats: as in `fit_of_draws`.
         mean: of the parameters.
+        sites: latent site of the program -> (chain, draw, ...).
     """
     density = ProgramDensity(program, problem.log_likelihoods, LogPriorKind.SITES)
+    lowest = np.unravel_index(np.argmax(stats["potential_energy"]), stats["potential_energy"].shape)
     with jax.enable_x64(True):
-        return -float(np.max(stats["potential_energy"])) - density.by_numpy(free_parameters(program, mean))
+        points = mean, program.parameters_of({name: value[lowest] for name, value in sites.items()})
+        at_mean, at_lowest = (density.by_numpy(free_parameters(program, point)) for point in points)
+    return at_lowest - at_mean

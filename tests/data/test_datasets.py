@@ -1,6 +1,7 @@
 """Data sets by name and from files, what is refused, and how they are split."""
 
 import gzip
+import tarfile
 import warnings
 
 import numpy as np
@@ -137,6 +138,13 @@ def write(path, content):
 def test_what_cannot_be_read_is_refused_by_name(tmp_path, name, content, message):
     with pytest.raises(DataError, match=message):
         load_dataset(write(tmp_path / name, content))
+
+
+def test_archives_have_null_characters_of_their_own(tmp_path):
+    write(tmp_path / "t.csv", "a,b\n1,x\n2,y\n")
+    with tarfile.open(tmp_path / "t.csv.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "t.csv", "t.csv")
+    assert load_dataset(tmp_path / "t.csv.tar.gz").X.a.tolist() == [1, 2]
 
 
 def write_repeated_parquet(path):

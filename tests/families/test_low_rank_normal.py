@@ -265,13 +265,18 @@ def test_hyperparameters_may_be_distributions():
         family.mean()
 
 
-@pytest.mark.parametrize("more", [0.0, 1e-3], ids=["of few factors", "of all columns"])
-def test_densities_of_many_columns_are_those_of_scipy(rng, more):
+@pytest.mark.parametrize(
+    ("more", "units", "num_factors"),
+    [(0.0, 1.0, FACTORS), (0.0, 1.0, FACTORS - 1), (1e-3, 1.0, FACTORS), (1e-3, 1e-8, FACTORS)],
+    ids=["of few factors", "of fewer", "of all columns", "of all columns, in other units"],
+)
+def test_densities_of_many_columns_are_those_of_scipy(rng, more, units, num_factors):
     """Also of a covariance that no few factors have, as a mean over draws is, and where a cell is missing."""
-    dimension, noise = 40, np.array([0.02, 3.0])
-    loadings = rng.normal(0, 2, (CLASSES, dimension, FACTORS))
-    extra = rng.normal(0, more, (dimension, dimension))
-    covariance = loadings @ np.swapaxes(loadings, 1, 2) + noise[:, None, None] * np.eye(dimension) + extra @ extra.T
+    dimension, noise = 40, np.array([0.02 * units**2, 3.0])
+    loadings = rng.normal(0, 2, (CLASSES, dimension, num_factors)) * np.array([units, 1.0])[:, None, None]
+    extra = rng.normal(0, more, (CLASSES, dimension, dimension)) * np.array([units, 1.0])[:, None, None]
+    covariance = noise[:, None, None] * np.eye(dimension)
+    covariance = covariance + loadings @ np.swapaxes(loadings, 1, 2) + extra @ np.swapaxes(extra, 1, 2)
     parameters = {"mean": rng.normal(size=(CLASSES, dimension)), "covariance": covariance, "noise_variance": noise}
     density = LowRankNormal(FACTORS).resolve(Scale(CLASSES, dimension)).row_density(parameters)
     rows, rest = rng.normal(0, 3, (5000, dimension)), slice(1, None)

@@ -149,6 +149,18 @@ def test_a_joint_fit_with_probabilities_of_zero_is_where_the_climb_starts():
     assert np.isfinite(start).all()
 
 
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_the_first_rows_may_hardly_vary_in_a_column(num_classes, monkeypatch):
+    """Slopes of log odds are those of moves that have digits, and the objective is that of the parameters."""
+    monkeypatch.setattr("bayesgen.fitting.log_linear.CACHE_ROWS", 64)
+    rng = np.random.default_rng(0)
+    y = rng.integers(num_classes, size=600)
+    X = rng.normal(size=(600, 3)) + 0.7 * y[:, None] * [1.0, -0.5, 0.3]
+    X[:70, 2] = 3 + 1e-15 * rng.integers(2, size=70)
+    fit = bg.fit(bg.GaussianDiscriminant("tied"), X, y, method=CONDITIONAL)
+    assert fit.attributes["objective"] == pytest.approx(log_scores(fit, X, y).sum(), abs=1e-9)
+
+
 @pytest.mark.slow
 def test_weights_are_repeated_rows_in_any_order_and_rows_without_label_say_nothing(reals):
     X, y = reals
