@@ -61,11 +61,10 @@ def save(fit: Any, path: str | os.PathLike, shown: DataTree | None = None) -> No
     encoder.part(fit, "fit")
     structure = json.dumps(encoder.nodes, allow_nan=False).encode()
     stored |= encoder.variables
-    about = {
-        "bayesgen_format": FORMAT,
-        "bayesgen_version": bayesgen.__version__,
-        "bayesgen_digest": _digest(structure, (stored[name] for name in _names(encoder.nodes))),
-    }
+    digest = _digest(structure, (stored[name] for name in _names(encoder.nodes)))
+    # of fixed lengths: where texts of any length are damaged, HDF5 may read them without end
+    texts = {"bayesgen_version": np.bytes_(bayesgen.__version__), "bayesgen_digest": np.bytes_(digest)}
+    about = {"bayesgen_format": FORMAT, **texts}
     arrays = {"structure": np.frombuffer(structure, np.uint8)}
     arrays |= {name.removeprefix("bayesgen/"): array for name, array in encoder.variables.items()}
     variables = {name: ([f"{name}_{axis}" for axis in range(array.ndim)], array) for name, array in arrays.items()}
@@ -143,12 +142,12 @@ def _loaded(path: Path, functions: list[Callable[..., object]]) -> Any:
             raise DataError("it is not the file of a fit, which fit.save(path) writes.")
         if about["bayesgen_format"] > FORMAT:
             raise DataError(
-                f"bayesgen {about['bayesgen_version']} wrote it in format {about['bayesgen_format']}, and bayesgen "
-                f"{bayesgen.__version__} reads formats up to {FORMAT}: install a later version."
+                f"bayesgen {about['bayesgen_version'].decode()} wrote it in format {about['bayesgen_format']}, and "
+                f"bayesgen {bayesgen.__version__} reads formats up to {FORMAT}: install a later version."
             )
         structure = read("bayesgen/structure").tobytes()
         nodes = json.loads(structure)
-        if _digest(structure, map(read, _names(nodes))) != about["bayesgen_digest"]:
+        if _digest(structure, map(read, _names(nodes))).encode() != about["bayesgen_digest"]:
             raise DataError("it was altered or damaged after it was saved: its content does not have its digest.")
         fit = decoded(nodes, read, functions)
     if not isinstance(fit, Savable):
@@ -170,7 +169,8 @@ def _opened(path: Path) -> Iterator[tuple[Callable[[str], np.ndarray], dict[str,
             "it is no netCDF file, or is truncated. fit.save() writes files of fits; load_dataset() reads tables."
         ) from error
     with file:
-        about = {name: np.asarray(value).ravel()[0] for name, value in file.attrs.items() if np.size(value)}
+        names = [name for name in file.attrs if file.attrs.get_id(name).dtype.kind in "iS"]
+        about = {name: np.ravel(file.attrs[name])[0] for name in names}
         yield functools.partial(_content, file, path.stat().st_size), about
 
 

@@ -1,5 +1,6 @@
 """Files that are broken, altered, or of a later version are refused; a save is whole or not at all."""
 
+import faulthandler
 import json
 import os
 from pathlib import Path
@@ -97,9 +98,11 @@ def test_no_altered_bit_goes_unnoticed(fit, path):
 def test_no_altered_byte_goes_unnoticed(fit, path, start):
     """Each byte of the file in turn, in sixteen parts that workers share."""
     content = path.read_bytes()
+    faulthandler.dump_traceback_later(600, exit=True)  # nothing else ends what HDF5 does not end
     for place in range(start, len(content), 16):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
         refused_or_the_same(path, fit)
+    faulthandler.cancel_dump_traceback_later()
 
 
 def test_sizes_that_are_declared_and_not_there_take_no_memory(path):
@@ -107,6 +110,13 @@ def test_sizes_that_are_declared_and_not_there_take_no_memory(path):
         del file["bayesgen/structure"]
         file["bayesgen"].create_dataset("structure", (10**12,), np.uint8, chunks=(2**20,))
     refused(path, r"it declares 1,000,000,000,000 bytes of 'bayesgen/structure', and has")
+
+
+def test_texts_of_any_length_are_not_read(path):
+    """HDF5 reads them without end where the place that they name is damaged."""
+    with h5py.File(path, "r+") as file:
+        file.attrs["bayesgen_digest"] = "a text"
+    refused(path, "it is not the file of a fit")
 
 
 def test_structures_that_are_deep_are_refused(path):
@@ -126,8 +136,8 @@ def altered(path, change, digest=True):
         del group["structure"]
         group["structure"] = np.frombuffer(structure, np.uint8)
         if digest:
-            file.attrs["bayesgen_digest"] = files._digest(
-                structure, (group[n.split("/")[1]][...] for n in files._names(nodes))
+            file.attrs["bayesgen_digest"] = np.bytes_(
+                files._digest(structure, (group[n.split("/")[1]][...] for n in files._names(nodes)))
             )
 
 
