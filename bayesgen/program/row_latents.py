@@ -109,13 +109,16 @@ class WithRowLatents(LogDensity):
         cells = normal_program.num_cases * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)) / rows.num_rows
         parts = even_chunks(rows.num_rows, CACHED_CELLS / cells)
         length = parts[0].stop  # of all parts, the last of which shares some rows: one size is traced
-        points = [self._latent_density.constrain(s) for s in dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:]]
-        errors = (
-            _errors_of_normal.by_numpy(program, {name: point[name] for name in program.latents}, some)
-            for some in (rows.take(slice(part.stop - length, part.stop)) for part in parts)
-            for point in points
-        )
-        return dataclasses.replace(self, program=normal_program) if all(map(np.isfinite, errors)) else None
+
+        def is_normal(vector: Float[np.ndarray, " D"]) -> bool:
+            point = self._latent_density.constrain(vector)
+            latents, ends = {name: point[name] for name in program.latents}, [part.stop for part in parts]
+            some_rows = (rows.take(slice(end - length, end)) for end in ends)
+            return all(np.isfinite(_errors_of_normal.by_numpy(program, latents, some)) for some in some_rows)
+
+        probes = dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:]
+        are_normal = all(map(is_normal, probes)) and any(map(is_normal, starts))
+        return dataclasses.replace(self, program=normal_program) if are_normal else None
 
     def draws_of_rows(
         self, latents: Mapping[str, Float[np.ndarray, "chain draw ..."]], seed: Seed
