@@ -350,7 +350,8 @@ class LowRankNormal(LatentVariableFamily, JointNormalFamily):
         covariance, noise = (np.asarray(parameters[name]) for name in ("covariance", "noise_variance"))
         loadings = pivoted_loadings(covariance, noise, self.num_factors)
         differences = loadings @ np.swapaxes(loadings, -1, -2) + noise[:, None, None] * np.eye(dimension) - covariance
-        is_exact = (np.abs(differences).max((1, 2)) <= ROUNDING * covariance.max((1, 2))).all() and (noise > 0).all()
+        has_digits = (noise > np.finfo(float).tiny / np.finfo(float).eps).all()  # of squared distances in its unit
+        is_exact = has_digits and (np.abs(differences).max((1, 2)) <= ROUNDING * covariance.max((1, 2))).all()
         return FactorDensity(density.ellipsoids, loadings, noise) if is_exact else density
 
     def parameter_axes(self) -> dict[str, tuple[str, ...]]:

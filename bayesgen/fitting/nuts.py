@@ -55,6 +55,7 @@ from .starts import free_parameters
 
 TOGETHER = "vectorized with those of other data sets"
 MOST_TOGETHER = 40_000  # numbers in the map that whitens a density, of which each of those side by side has its own
+MANY_DIVERGING = 0.01  # of draws: where a posterior ends, there are more, unless next to nothing of it lies beyond
 FALL_AT_MEAN = "fall_at_mean"  # attribute of a fit whose density is lower at the mean of draws than at any draw
 LITTLE_WORK = 1e5  # multiplications of an evaluation up to which smaller steps in all latents take longer
 MOST_PATTERNS = 2000  # of missing cells in a class: with 20 columns, some minutes of sampling
@@ -210,7 +211,7 @@ class NUTS(Settings, Method):
             return None
         chains = self.chains(density.marginal, starts, problem.seed, problem.progress)
         # beyond values of the others given which those of rows are normal, the density of normal ones is NaN
-        if chains.stats["diverging"].any() and density.program.structure.has_normal_rows:
+        if density.program.structure.has_normal_rows and chains.stats["diverging"].mean() > MANY_DIVERGING:
             return None
         with jax.enable_x64(True), placed(density.cost):
             drawn = density.draws_of_rows(chains.values, problem.seed)

@@ -267,8 +267,14 @@ def test_hyperparameters_may_be_distributions():
 
 @pytest.mark.parametrize(
     ("more", "units", "num_factors"),
-    [(0.0, 1.0, FACTORS), (0.0, 1.0, FACTORS - 1), (1e-3, 1.0, FACTORS), (1e-3, 1e-8, FACTORS)],
-    ids=["of few factors", "of fewer", "of all columns", "of all columns, in other units"],
+    [
+        (0.0, 1.0, FACTORS),
+        (0.0, 1.0, FACTORS - 1),
+        (0.0, 1e-154, FACTORS - 1),
+        (1e-3, 1.0, FACTORS),
+        (1e-3, 1e-8, FACTORS),
+    ],
+    ids=["of few factors", "of fewer", "of fewer, subnormal noise", "of all columns", "of all columns, in other units"],
 )
 def test_densities_of_many_columns_are_those_of_scipy(rng, more, units, num_factors):
     """Also of a covariance that no few factors have, as a mean over draws is, and where a cell is missing."""
@@ -277,14 +283,16 @@ def test_densities_of_many_columns_are_those_of_scipy(rng, more, units, num_fact
     extra = rng.normal(0, more, (CLASSES, dimension, dimension)) * np.array([units, 1.0])[:, None, None]
     covariance = noise[:, None, None] * np.eye(dimension)
     covariance = covariance + loadings @ np.swapaxes(loadings, 1, 2) + extra @ np.swapaxes(extra, 1, 2)
-    parameters = {"mean": rng.normal(size=(CLASSES, dimension)), "covariance": covariance, "noise_variance": noise}
+    mean = rng.normal(size=(CLASSES, dimension)) * np.array([[units], [1.0]])
+    parameters = {"mean": mean, "covariance": covariance, "noise_variance": noise}
     density = LowRankNormal(FACTORS).resolve(Scale(CLASSES, dimension)).row_density(parameters)
-    rows, rest = rng.normal(0, 3, (5000, dimension)), slice(1, None)
-    laws = [scipy.stats.multivariate_normal(*at) for at in zip(parameters["mean"], covariance, strict=True)]
-    close(density.log_prob(rows), np.stack([law.logpdf(rows) for law in laws], 1), rtol=1e-11)
-    marginals = [
-        scipy.stats.multivariate_normal.logpdf(rows[:2, rest], mean[rest], matrix[rest, rest])
-        for mean, matrix in zip(parameters["mean"], covariance, strict=True)
-    ]
+    rows, rest = rng.normal(0, 3 * units, (5000, dimension)), slice(1, None)
     observed = np.broadcast_to(np.arange(dimension) > 0, (2, dimension))
-    close(density.log_prob(rows[:2], observed), np.stack(marginals, 1), rtol=1e-10)
+    tables = density.log_prob(rows), density.log_prob(rows[:2], observed) if units > 1e-150 else None
+    for index, unit in enumerate((units, 1.0)):  # SciPy takes no subnormal numbers
+        mean, matrix = parameters["mean"][index] / unit, covariance[index] / unit**2
+        law, marginal = scipy.stats.multivariate_normal, (mean[rest], matrix[rest, rest])
+        close(tables[0][:, index], law.logpdf(rows / unit, mean, matrix) - dimension * np.log(unit), rtol=1e-11)
+        if tables[1] is not None:  # the inverse of a subnormal variance would overflow
+            expected = law.logpdf(rows[:2, rest] / unit, *marginal) - (dimension - 1) * np.log(unit)
+            close(tables[1][:, index], expected, rtol=1e-10)
