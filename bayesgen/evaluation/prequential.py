@@ -162,10 +162,11 @@ def prequential(
     [0.5, 0.75, 0.167, 0.625]
     """
     scored_pairs = checked_pairs([EXACT_AVERAGE] if pairs is None else pairs)
+    order = None if order is None else _as_array(order)
     several = y is None and is_chunked(X) if order is None else np.ndim(order) > 1
     data_sets = X if order is None and several else [(X,) if y is None else (X, y)]
     sets: Any = read_sets(model, data_sets, None, None, schema)
-    sets = sets if order is None else _reordered(sets, np.atleast_2d(np.asarray(order)))
+    sets = sets if order is None else _reordered(sets, np.atleast_2d(order))
     names = tuple(f"{method} + {rule}" for method, rule in names_of(scored_pairs))
     tables = [_scores(sets, method, rule) for method, rule in scored_pairs]
     scores = [np.stack(by_pair) for by_pair in zip(*tables, strict=True)]
@@ -176,6 +177,14 @@ def prequential(
     log_scores, log_joint_scores = scores
     two_step = tuple(isinstance(rule, PlugIn) for _, rule in scored_pairs)
     return Prequential(log_scores, log_joint_scores, names, two_step, sets.weights if several else sets.weights[0])
+
+
+def _as_array(order: Any) -> np.ndarray:
+    """Positions as an array; of objects, which are refused, where lists of them are not of one length."""
+    try:
+        return np.asarray(order)
+    except ValueError:
+        return np.asarray(order, object)
 
 
 def _reordered(sets: DataSets, orders: Int[np.ndarray, "R n"]) -> DataSets:

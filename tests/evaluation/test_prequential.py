@@ -183,6 +183,8 @@ def test_what_has_no_order_is_refused():
         bg.prequential(bg.NaiveBayes(), X, y, order=[0, 1, 1])
     with pytest.raises(bg.DataError, match="of float64"):
         bg.prequential(bg.NaiveBayes(), X, y, order=[0.0, 1.0, 2.0])
+    with pytest.raises(bg.DataError, match="order has to hold each of the positions 0 to 2 once"):
+        bg.prequential(bg.NaiveBayes(), X, y, order=[1, [2]])
     with pytest.raises(bg.DataError, match="There is no pair"):
         bg.prequential(bg.NaiveBayes(), X, y, pairs=[])
 
