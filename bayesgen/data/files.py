@@ -153,11 +153,11 @@ class FileReader:
                 f"{path} cannot be read as a table: its header has {len(header)} names, and {is_longer.sum()} of "
                 f"its rows (first row {int(is_longer.argmax())}) have more cells. Name every column."
             )
-        suffixes = [suffix.lower() for suffix in path.suffixes]
-        opened = gzip.open if suffixes[-1:] == [".gz"] else open
+        opened = gzip.open if path.suffix.lower() in _COMPRESSED else open
         with content if isinstance(content, io.BytesIO) else opened(content, "rb") as stream:
             stream.seek(0)
-            has_null = not _ARCHIVES.intersection(suffixes) and any(b"\0" in line for line in stream)
+            is_archive = not _ARCHIVES.isdisjoint(map(str.lower, path.suffixes))
+            has_null = not is_archive and any(b"\0" in line for line in stream)
         if has_null:
             raise DataError(
                 f"{path} cannot be read as a table: it has the character U+0000, at which some readers end a cell. "

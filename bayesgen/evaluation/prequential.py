@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from bayesgen.data import Rows, Schema, is_chunked
+from bayesgen.data import Rows, Schema, as_array, is_chunked
 from bayesgen.describe import Described, Description
 from bayesgen.errors import DataError, FitError
 from bayesgen.fitting import (
@@ -162,7 +162,7 @@ def prequential(
     [0.5, 0.75, 0.167, 0.625]
     """
     scored_pairs = checked_pairs([EXACT_AVERAGE] if pairs is None else pairs)
-    order = None if order is None else _as_array(order)
+    order = None if order is None else as_array(order, "order", takes_lists=True)
     several = y is None and is_chunked(X) if order is None else np.ndim(order) > 1
     data_sets = X if order is None and several else [(X,) if y is None else (X, y)]
     sets: Any = read_sets(model, data_sets, None, None, schema)
@@ -177,14 +177,6 @@ def prequential(
     log_scores, log_joint_scores = scores
     two_step = tuple(isinstance(rule, PlugIn) for _, rule in scored_pairs)
     return Prequential(log_scores, log_joint_scores, names, two_step, sets.weights if several else sets.weights[0])
-
-
-def _as_array(order: Any) -> np.ndarray:
-    """Positions as an array; of objects, which are refused, where lists of them are not of one length."""
-    try:
-        return np.asarray(order)
-    except ValueError:
-        return np.asarray(order, object)
 
 
 def _reordered(sets: DataSets, orders: Int[np.ndarray, "R n"]) -> DataSets:

@@ -38,7 +38,7 @@ from .evaluation import evaluate_classes
 from .joint import log_joint_of
 from .random_numbers import ByGenerator, FromKey
 from .structure import Arrays, Program
-from .tables import IndependentTables, Tables
+from .tables import Tables
 
 MOST_MISFIT = 1e-8  # relative, of a form that holds
 MOST_SHIFT = 1e-6
@@ -255,10 +255,7 @@ def _log_joint_given(
     program, elimination, rest, stages = closed.program, closed.elimination, closed.rest, closed.elimination.stages
     if not stages:
         return log_joint_of(program, evaluate_classes(program, rest, rows.covariates), rows)
-    if conditional is None:
-        log_density = _log_density(closed)
-    else:  # it takes less time than the density of the data
-        log_density, log_integral = conditional.log_prob, jnp.zeros(())
+    log_density = _log_density(closed)
 
     def log_probs(row: Rows) -> Float[Array, " K"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
@@ -267,12 +264,13 @@ def _log_joint_given(
             lambda values: log_joint_of(program, evaluate_classes(program, values, single.covariates), single)[0],
         )
 
-        def log_integral_with(code: Array) -> Float[Array, ""]:
-            if isinstance(stages[0], Tables) and isinstance(conditional, IndependentTables):
-                return stages[0].product(conditional.tables, lambda values: by_class(values)[code], rest).log_integral
-            return elimination.log_integral(lambda values: log_density(values) + by_class(values)[code], rest)
+        def log_mean(code: Array) -> Float[Array, ""]:
+            if conditional is not None:  # it takes less time than the density of the data
+                return stages[0].log_mean(lambda values: by_class(values)[code], conditional, rest)
+            log_product = elimination.log_integral(lambda values: log_density(values) + by_class(values)[code], rest)
+            return log_product - log_integral
 
-        return jax.vmap(log_integral_with)(jnp.arange(program.num_classes)) - log_integral
+        return jax.vmap(log_mean)(jnp.arange(program.num_classes))
 
     return jax.vmap(log_probs)(rows)
 

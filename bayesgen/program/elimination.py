@@ -108,6 +108,10 @@ class Stage(abc.ABC):
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> StageDistribution:
         """The distribution of the stage's latents given others, if the log density has the form of the stage."""
 
+    def log_mean(self, log_factor: LogDensityOfValues, conditional: Any, others: Arrays) -> Float[Array, ""]:
+        """Log of the mean of exp(log_factor), which has the form of the stage, under a distribution of its latents."""
+        return self.conditional(lambda values: conditional.log_prob(values) + log_factor(values), others).log_integral
+
     def misfit(self, log_density: LogDensityOfValues, values: Arrays, conditional: Any) -> Float[Array, ""]:
         """Relative difference between the log density at values and that of the form of the stage. Traceable.
 

@@ -22,6 +22,7 @@ from bayesgen.typing import Array, Float, Int, Seed
 from .arbitrary import dispersed_starts
 from .density import LogPriorKind, ProgramDensity, StatisticsTerm
 from .evaluation import evaluate
+from .joint import program_latents
 from .marginal import errors_of_normal, row_draws
 from .random_numbers import drawn_by_chunks
 from .structure import Arrays, Program
@@ -109,12 +110,12 @@ class WithRowLatents(LogDensity):
         cells = normal_program.num_cases * sum(np.size(leaf) for leaf in jax.tree.leaves(rows)) / rows.num_rows
         parts = even_chunks(rows.num_rows, CACHED_CELLS / cells)
         length = parts[0].stop  # of all parts, the last of which shares some rows: one size is traced
+        parts = [slice(part.stop - length, part.stop) for part in parts]
 
         def is_normal(vector: Float[np.ndarray, " D"]) -> bool:
-            point = self._latent_density.constrain(vector)
-            latents, ends = {name: point[name] for name in program.latents}, [part.stop for part in parts]
-            some_rows = (rows.take(slice(end - length, end)) for end in ends)
-            return all(np.isfinite(_errors_of_normal.by_numpy(program, latents, some)) for some in some_rows)
+            latents = program_latents(program, self._latent_density.constrain(vector))
+            errors = (_errors_of_normal.by_numpy(program, latents, rows.take(part)) for part in parts)
+            return all(map(np.isfinite, errors))
 
         probes = dispersed_starts(program, 0, NUM_PROVEN)[-NUM_PROVEN:]
         are_normal = all(map(is_normal, probes)) and any(map(is_normal, starts))

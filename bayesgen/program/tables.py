@@ -41,9 +41,12 @@ class Tables(Stage):
         return {name: form.family for name, _, form in self.latents}
 
     def conditional(self, log_density: LogDensityOfValues, others: Arrays) -> "IndependentTables":
-        return self.product(*self._priors(log_density, others), others)
+        return self._product(*self._priors(log_density, others), others)
 
-    def product(self, priors: dict[str, Any], log_rest: LogDensityOfValues, others: Arrays) -> "IndependentTables":
+    def log_mean(self, log_factor: LogDensityOfValues, conditional: Any, others: Arrays) -> Float[Array, ""]:
+        return self._product(conditional.tables, log_factor, others).log_integral
+
+    def _product(self, priors: dict[str, Any], log_rest: LogDensityOfValues, others: Arrays) -> "IndependentTables":
         """The distribution by priors, tables of some of the latents, and the rest of the log density."""
         points = {name: jnp.stack(form.points(shape)) for name, shape, form in self.latents}
 
